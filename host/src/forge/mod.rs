@@ -1,0 +1,1 @@
+//! From source to an admitted component: what did the compiler say?

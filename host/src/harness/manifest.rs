@@ -1,0 +1,146 @@
+//! The harness manifest: TOML to write, canonical JSON to hash.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::store::Digest;
+
+/// The contract version of `wit/` that this host speaks.
+pub const CONTRACT: &str = "tandem:harness@0.1.0";
+
+/// Everything that decides how an episode goes, except policy and task: ordered
+/// plugins with grants and settings, base prompts, limits, contract version.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HarnessManifest {
+    /// [`CONTRACT`]; another version is refused.
+    pub contract: String,
+    /// In hook order (contract rule 1).
+    #[serde(default)]
+    pub plugins: Vec<PluginEntry>,
+    #[serde(default)]
+    pub prompts: Prompts,
+    #[serde(default)]
+    pub limits: Limits,
+}
+
+/// One plugin of a harness.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PluginEntry {
+    /// For people; unique in the manifest.
+    pub name: String,
+    pub digest: Digest,
+    /// Capability interfaces that it may import, such as `workspace-read`.
+    #[serde(default)]
+    pub grants: Vec<String>,
+    /// What the plugin reads through `settings`.
+    #[serde(default)]
+    pub settings: serde_json::Map<String, serde_json::Value>,
+}
+
+/// How the policy is asked to act.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// One fenced `bash` block in each reply.
+    #[default]
+    Text,
+    /// Native tool calls.
+    Tools,
+}
+
+/// Base prompts: minijinja templates. `instance` sees `instruction`, all see `limits`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Prompts {
+    pub system: String,
+    pub instance: String,
+    /// Sees `text` (already cut), `exit_code`, `status`.
+    pub observation: String,
+    /// Sees `error`, `actions` (how many were found).
+    pub format_error: String,
+}
+
+impl Default for Prompts {
+    fn default() -> Self {
+        Self {
+            system: include_str!("prompts/system.txt").into(),
+            instance: include_str!("prompts/instance.txt").into(),
+            observation: include_str!("prompts/observation.txt").into(),
+            format_error: include_str!("prompts/format_error.txt").into(),
+        }
+    }
+}
+
+/// Limits of an episode. Those that the policy causes make a valid episode.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    pub protocol: Protocol,
+    /// Model calls.
+    pub turns: u64,
+    /// Sampled tokens over all turns; 0 is no limit.
+    pub tokens: u64,
+    /// Virtual seconds of commands; 0 is no limit.
+    pub seconds: u64,
+    /// Time limit of one command, seconds.
+    pub command_seconds: u64,
+    /// Characters of one observation that the policy sees; cut head and tail past it.
+    pub observation_chars: usize,
+    /// Format errors in a row that end the episode.
+    pub format_errors: u32,
+    /// Deferrals of a submission in one episode.
+    pub deferrals: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            protocol: Protocol::Text,
+            turns: 250,
+            tokens: 0,
+            seconds: 0,
+            command_seconds: 60,
+            observation_chars: 10_000,
+            format_errors: 3,
+            deferrals: 2,
+        }
+    }
+}
+
+impl HarnessManifest {
+    /// A harness with no plugins and the default prompts and limits.
+    pub fn bare() -> Self {
+        Self {
+            contract: CONTRACT.into(),
+            plugins: Vec::new(),
+            prompts: Prompts::default(),
+            limits: Limits::default(),
+        }
+    }
+
+    /// The canonical JSON: keys sorted at every level, no white space, UTF-8.
+    pub fn canonical_json(&self) -> String {
+        let value = serde_json::to_value(self).expect("a manifest is plain data");
+        sorted(&value).to_string()
+    }
+
+    /// The harness digest: SHA-256 of the canonical JSON.
+    pub fn digest(&self) -> Digest {
+        Digest::of(self.canonical_json().as_bytes())
+    }
+}
+
+/// The same value with the keys of every object sorted, whatever map type serde_json was built with.
+fn sorted(value: &serde_json::Value) -> serde_json::Value {
+    match value {
+        serde_json::Value::Object(map) => {
+            let ordered: BTreeMap<_, _> = map.iter().collect();
+            ordered.into_iter().map(|(key, value)| (key.clone(), sorted(value))).collect()
+        }
+        serde_json::Value::Array(items) => items.iter().map(sorted).collect(),
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,82 @@
+//! What answers a model call? The trait, and the policies that need no trainer.
+
+mod message;
+mod sampling;
+
+pub use message::{Message, Origin, Piece, Role, ToolCall};
+pub use sampling::{FinishReason, Sampling};
+
+use async_trait::async_trait;
+
+/// A model that episodes can talk to. The local policy of the program, an HTTP
+/// endpoint and a script are all one of these.
+#[async_trait]
+pub trait Policy: Send + Sync {
+    /// Opens the token stream of one episode. `tools` are offered to the model
+    /// if the policy speaks native tool calls; the text protocol passes none.
+    async fn open(&self, request: OpenSession) -> Result<Box<dyn Session>, PolicyError>;
+
+    /// The version that a session opened now would sample from.
+    fn version(&self) -> u64;
+
+    /// A name for people and records, such as `smollm2-135m`.
+    fn name(&self) -> String;
+}
+
+/// What a session is opened with.
+#[derive(Clone, Debug)]
+pub struct OpenSession {
+    /// Which episode asks; a scripted policy answers by it.
+    pub episode: String,
+    /// The task's name; likewise.
+    pub task: String,
+    /// Seed of the episode's sampling; the same seed, prompt and version give the same reply.
+    pub seed: u64,
+    /// How to sample.
+    pub sampling: Sampling,
+    /// JSON-Schema tool definitions in the OpenAI function shape; empty for the text protocol.
+    pub tools: Vec<serde_json::Value>,
+}
+
+/// One episode's conversation with a policy version.
+///
+/// Token-in, token-out: the session owns the ids; text is a view. `reply` is
+/// given only what is new since the last call, so nothing that was sampled can
+/// be tokenised again.
+#[async_trait]
+pub trait Session: Send {
+    /// Appends `new` messages and samples a reply.
+    async fn reply(&mut self, new: &[Message]) -> Result<Reply, PolicyError>;
+}
+
+/// One sampled reply.
+#[derive(Clone, Debug, Default)]
+pub struct Reply {
+    /// What the model wrote, without end-of-turn tokens.
+    pub text: String,
+    /// Native tool calls, for policies that have them; empty in the text protocol.
+    pub tool_calls: Vec<ToolCall>,
+    /// Why it stopped.
+    pub finish: FinishReason,
+    /// Ids that the host put before the reply since the last one (loss mask 0).
+    /// Empty when the policy does not tell ids.
+    pub prompt_ids: Vec<u32>,
+    /// Sampled ids, end-of-turn included (loss mask 1). Empty when not told.
+    pub ids: Vec<u32>,
+    /// Log-probability of each of `ids` under the distribution sampled from.
+    pub logprobs: Vec<f32>,
+    /// The version that sampled it.
+    pub policy_version: u64,
+}
+
+/// Why a policy could not answer. None of these is the policy's own fault, so an
+/// episode that ends with one is invalid, never unsolved.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// The conversation is longer than the model's context.
+    #[error("the conversation has {used} tokens and the context of `{policy}` holds {limit}")]
+    ContextFull { policy: String, used: usize, limit: usize },
+    /// The model or its endpoint failed.
+    #[error("policy `{policy}` failed: {reason}")]
+    Failed { policy: String, reason: String },
+}

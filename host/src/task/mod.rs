@@ -1,0 +1,1 @@
+//! Which problems are there, and what decides whether one is solved?

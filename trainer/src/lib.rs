@@ -1,0 +1,2 @@
+//! Tandem's trainer: policy models, generation, objectives, learner and
+//! checkpoints on Burn. It knows nothing of plugins, tasks or the files of a run.
