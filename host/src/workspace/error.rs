@@ -1,0 +1,64 @@
+//! What can go wrong with a workspace?
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Trouble with a workspace, its sandbox or its git.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(
+        "bubblewrap (`bwrap`) was not found, and no command runs without it\n\
+         help: install it: `apt-get install bubblewrap`, `dnf install bubblewrap` or `pacman -S bubblewrap`"
+    )]
+    NoBubblewrap,
+    #[error(
+        "git was not found\nhelp: install it: `apt-get install git`, `dnf install git` or `pacman -S git`"
+    )]
+    NoGit,
+    #[error(
+        "the sandbox does not start: {reason}\n\
+         help: bubblewrap needs user namespaces; try `bwrap --unshare-all --ro-bind / / true`, and see \
+         `sysctl kernel.unprivileged_userns_clone` and `sysctl kernel.apparmor_restrict_unprivileged_userns`"
+    )]
+    SandboxRefused { reason: String },
+    #[error("{action} `{}` failed: {source}", path.display())]
+    Io { action: &'static str, path: PathBuf, source: io::Error },
+    #[error(
+        "`{}` is not a file, a folder or a link\nhelp: remove it; a workspace holds nothing else",
+        path.display()
+    )]
+    SpecialFile { path: PathBuf },
+    #[error("{what}: {used} {unit} and the limit is {limit}")]
+    TooLarge { what: &'static str, used: u64, limit: u64, unit: &'static str },
+    #[error("the command cannot be started: {reason}")]
+    BadCommand { reason: String },
+    #[error("`git {command}` failed: {reason}")]
+    Git { command: String, reason: String },
+    #[error("`git {command}` took longer than {limit} seconds")]
+    GitTimeout { command: String, limit: u64 },
+    #[error("git cannot read the work tree: {reason}")]
+    UnreadableWorkTree { reason: String },
+    #[error("the patch does not apply to the task's files: {reason}")]
+    DoesNotApply { reason: String },
+}
+
+impl Error {
+    /// Wraps what the system said about a path.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+
+    /// True for what an agent can bring about by what it leaves in its
+    /// workspace. An episode that meets it is valid; all else is infrastructure.
+    pub fn is_caused_by_agent(&self) -> bool {
+        matches!(
+            self,
+            Self::TooLarge { .. }
+                | Self::BadCommand { .. }
+                | Self::GitTimeout { .. }
+                | Self::UnreadableWorkTree { .. }
+                | Self::DoesNotApply { .. }
+        )
+    }
+}
