@@ -1,0 +1,95 @@
+//! What does `task.toml` say? The keys of Harbor's schema 1.4 that this host
+//! uses; all others are read over, as Harbor does.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// A task file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct TaskFile {
+    pub(super) schema_version: Option<String>,
+    pub(super) task: About,
+    pub(super) metadata: toml::Table,
+    pub(super) agent: AgentPart,
+    pub(super) verifier: VerifierPart,
+    pub(super) environment: EnvironmentPart,
+    pub(super) steps: Vec<toml::Value>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct About {
+    pub(super) name: Option<String>,
+    pub(super) description: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct AgentPart {
+    pub(super) timeout_sec: Option<f64>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default)]
+pub(super) struct VerifierPart {
+    pub(super) timeout_sec: f64,
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) environment_mode: Option<String>,
+}
+
+impl Default for VerifierPart {
+    fn default() -> Self {
+        Self { timeout_sec: 600.0, env: BTreeMap::new(), environment_mode: None }
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct EnvironmentPart {
+    pub(super) docker_image: Option<String>,
+    pub(super) network_mode: Option<String>,
+    pub(super) workdir: Option<String>,
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) mcp_servers: Option<toml::Value>,
+    pub(super) healthcheck: Option<toml::Value>,
+}
+
+impl TaskFile {
+    /// What the file asks for and this host does not do, a sentence each.
+    pub(super) fn unused(&self) -> Vec<String> {
+        let environment = &self.environment;
+        let mut notes = Vec::new();
+        let mut note = |asked: bool, text: String| {
+            if asked {
+                notes.push(text);
+            }
+        };
+        if let Some(image) = &environment.docker_image {
+            note(true, format!("the image `{image}` is not used: commands see the programs of this machine"));
+        }
+        let network = environment.network_mode.as_deref().unwrap_or("no-network");
+        note(network != "no-network", format!("network mode `{network}` is not used: there is no network"));
+        if let Some(folder) = &environment.workdir {
+            note(folder != "/workspace", format!("work folder `{folder}` is not used: it is `/workspace`"));
+        }
+        note(!environment.env.is_empty(), "`[environment.env]` is not used".into());
+        note(environment.mcp_servers.is_some(), "`mcp_servers` is not used".into());
+        note(environment.healthcheck.is_some(), "`healthcheck` is not used".into());
+        note(
+            self.verifier.environment_mode.as_deref() == Some("separate"),
+            "`environment_mode = \"separate\"` is not used: tests run in a fresh copy of the task's files"
+                .into(),
+        );
+        for (name, value) in &self.verifier.env {
+            note(
+                value.contains("${"),
+                format!(
+                    "`{name}` in `[verifier.env]` keeps its `${{…}}`: nothing of the host's environment is passed on"
+                ),
+            );
+        }
+        notes
+    }
+}

@@ -1,0 +1,242 @@
+//! How does a task folder become a task?
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+
+use super::dockerfile;
+use super::error::TaskError;
+use super::format::TaskFile;
+use crate::workspace::{Folder, Snapshot, WorkspaceConfig};
+
+/// One problem: an instruction, files to work on, and tests that decide.
+#[derive(Debug)]
+pub struct Task {
+    name: String,
+    folder: PathBuf,
+    instruction: String,
+    file: TaskFile,
+    notes: Vec<String>,
+    snapshot: OnceCell<Arc<Snapshot>>,
+    tests: OnceCell<Folder>,
+}
+
+/// The known solution of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reference {
+    /// `solution/patch.diff`.
+    Patch(Vec<u8>),
+    /// `solution/solve.sh`, run in a workspace.
+    Script(PathBuf),
+}
+
+impl Task {
+    /// Reads a task folder. Its files are copied at the first use, once.
+    ///
+    /// # Errors
+    /// A folder with a part missing, and a `task.toml` that cannot be read.
+    pub fn load(folder: &Path) -> Result<Self, TaskError> {
+        let missing = |missing, help| TaskError::Missing { folder: folder.to_owned(), missing, help };
+        let file = read_task_file(folder)?;
+        let instruction_path = folder.join("instruction.md");
+        if !instruction_path.is_file() {
+            return Err(missing("instruction.md", "write there what the agent is asked to do"));
+        }
+        let instruction = fs::read_to_string(&instruction_path)
+            .map_err(|source| TaskError::Unreadable { path: instruction_path, source })?;
+        let instruction = instruction.trim().to_owned();
+        if !folder.join("tests/test.sh").is_file() {
+            return Err(missing(
+                "tests/test.sh",
+                "write a script that leaves 1 or 0 in `/logs/verifier/reward.txt`",
+            ));
+        }
+        if !folder.join("environment/workspace").is_dir() {
+            return Err(missing(
+                "environment/workspace",
+                "put the files that the agent works on there; images are not built from a Dockerfile",
+            ));
+        }
+        let name = match &file.task.name {
+            Some(name) => name.clone(),
+            None => folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned(),
+        };
+        if !file.steps.is_empty() {
+            return Err(TaskError::Unsupported {
+                task: name,
+                what: "several steps",
+                help: "make each step a task of its own",
+            });
+        }
+        let mut notes = file.unused();
+        if let Ok(text) = fs::read_to_string(folder.join("environment/Dockerfile")) {
+            notes.extend(dockerfile::unused(&text));
+        }
+        Ok(Self {
+            name,
+            folder: folder.to_owned(),
+            instruction,
+            file,
+            notes,
+            snapshot: OnceCell::new(),
+            tests: OnceCell::new(),
+        })
+    }
+
+    /// `name` under `[task]`, or the folder's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The folder it was read from.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What the agent is asked to do.
+    pub fn instruction(&self) -> &str {
+        &self.instruction
+    }
+
+    /// `description` under `[task]`.
+    pub fn description(&self) -> Option<&str> {
+        self.file.task.description.as_deref()
+    }
+
+    /// `difficulty` under `[metadata]`.
+    pub fn difficulty(&self) -> Option<&str> {
+        self.file.metadata.get("difficulty").and_then(toml::Value::as_str)
+    }
+
+    /// Wall-clock time that an agent may take, if the task limits it.
+    pub fn agent_timeout(&self) -> Option<Duration> {
+        self.file.agent.timeout_sec.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+    }
+
+    /// Wall-clock seconds that the tests may take.
+    pub fn verifier_seconds(&self) -> f64 {
+        self.file.verifier.timeout_sec
+    }
+
+    /// Variables that the tests see.
+    pub fn verifier_env(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.file.verifier.env.iter()
+    }
+
+    /// What the task asks for and this host does not do, a sentence each.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The known solution, if the folder has one.
+    pub fn reference(&self) -> Result<Option<Reference>, TaskError> {
+        let patch = self.folder.join("solution/patch.diff");
+        if patch.is_file() {
+            let bytes = fs::read(&patch).map_err(|source| TaskError::Unreadable { path: patch, source })?;
+            return Ok(Some(Reference::Patch(bytes)));
+        }
+        let script = self.folder.join("solution/solve.sh");
+        Ok(script.is_file().then_some(Reference::Script(script)))
+    }
+
+    /// The files that every workspace of this task starts from.
+    pub async fn snapshot(&self, config: &WorkspaceConfig) -> Result<Arc<Snapshot>, TaskError> {
+        let files = self.folder.join("environment/workspace");
+        let take = async || Snapshot::take(&files, config).await.map(Arc::new);
+        let trouble = |source| TaskError::Workspace { task: self.name.clone(), source };
+        self.snapshot.get_or_try_init(take).await.cloned().map_err(trouble)
+    }
+
+    /// A copy of the tests that commands may read.
+    pub(super) async fn tests(&self, config: &WorkspaceConfig) -> Result<&Folder, crate::workspace::Error> {
+        let tests = self.folder.join("tests");
+        self.tests.get_or_try_init(async || Folder::copy_of(&tests, config)).await
+    }
+}
+
+/// Tasks, sorted by name.
+#[derive(Clone, Debug)]
+pub struct TaskSet {
+    tasks: Vec<Arc<Task>>,
+}
+
+impl TaskSet {
+    /// Reads every task folder in `folder`, or `folder` itself if it is one.
+    ///
+    /// # Errors
+    /// The first task that cannot be read, no task at all, or two of one name.
+    pub fn load(folder: &Path) -> Result<Self, TaskError> {
+        let mut tasks: Vec<Arc<Task>> = Vec::new();
+        for folder in task_folders(folder)? {
+            tasks.push(Arc::new(Task::load(&folder)?));
+        }
+        tasks.sort_by(|left, right| left.name.cmp(&right.name));
+        for pair in tasks.windows(2) {
+            if pair[0].name == pair[1].name {
+                let (first, second) = (pair[0].folder.clone(), pair[1].folder.clone());
+                return Err(TaskError::SameName { name: pair[0].name.clone(), first, second });
+            }
+        }
+        Ok(Self { tasks })
+    }
+
+    /// The tasks, sorted by name.
+    pub fn tasks(&self) -> &[Arc<Task>] {
+        &self.tasks
+    }
+
+    /// The task of a name.
+    pub fn get(&self, name: &str) -> Option<&Arc<Task>> {
+        self.tasks.iter().find(|task| task.name == name)
+    }
+}
+
+/// The folders in `folder` that hold tasks, or `folder` itself if it is one, sorted.
+pub(super) fn task_folders(folder: &Path) -> Result<Vec<PathBuf>, TaskError> {
+    if folder.join("task.toml").is_file() {
+        return Ok(vec![folder.to_owned()]);
+    }
+    let unreadable = |source| TaskError::Unreadable { path: folder.to_owned(), source };
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        // Any part of a task makes a folder one, so that a forgotten `task.toml` is told.
+        let parts = ["task.toml", "instruction.md", "tests/test.sh", "environment/workspace"];
+        if parts.iter().any(|part| path.join(part).exists()) {
+            found.push(path);
+        }
+    }
+    if found.is_empty() {
+        return Err(TaskError::NoTasks { folder: folder.to_owned() });
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn read_task_file(folder: &Path) -> Result<TaskFile, TaskError> {
+    let path = folder.join("task.toml");
+    if !path.is_file() {
+        return Err(TaskError::Missing {
+            folder: folder.to_owned(),
+            missing: "task.toml",
+            help: "start it with `schema_version = \"1.4\"`",
+        });
+    }
+    let bad = |reason: String| TaskError::BadFile { file: path.clone(), reason };
+    let text =
+        fs::read_to_string(&path).map_err(|source| TaskError::Unreadable { path: path.clone(), source })?;
+    let file: TaskFile = toml::from_str(&text).map_err(|error| bad(error.to_string().trim().to_owned()))?;
+    if let Some(version) = &file.schema_version
+        && version.split('.').next() != Some("1")
+    {
+        return Err(bad(format!("schema version `{version}` is not 1.x")));
+    }
+    let seconds = file.verifier.timeout_sec;
+    if !(seconds.is_finite() && seconds > 0.0 && seconds <= 86_400.0) {
+        return Err(bad(format!("`timeout_sec` under `[verifier]` is {seconds}; it is between 0 and 86400")));
+    }
+    Ok(file)
+}

@@ -1,0 +1,2 @@
+def add(left, right):
+    return left - right
