@@ -1,5 +1,23 @@
 //! The turn loop: how does one episode go from an instruction to a patch?
+//!
+//! A faithful mini-SWE-agent with the hook points of the contract above its
+//! control flow. What this room deliberately does not do: it decides nothing
+//! about plugins (the room `harness` does), and never shows a verdict to a hook
+//! or to the policy.
 
+mod actions;
+mod budget;
+mod cancel;
+mod episode;
+mod hand_in;
+mod observation;
+mod prompts;
 mod record;
+mod repetition;
+mod segments;
+mod turns;
 
+pub use cancel::Cancel;
+pub use episode::{EpisodeSpec, run_episode};
+pub use observation::SENTINEL;
 pub use record::{CallRecord, EpisodeRecord, Exit, InvalidCause, Outcome, Segment, TurnRecord};

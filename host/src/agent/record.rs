@@ -25,6 +25,8 @@ pub enum InvalidCause {
     Policy,
     /// The verifier could not start, or left no reward.
     Verifier,
+    /// The harness could not be used: a prompt that is no template.
+    Harness,
     /// The program was asked to stop.
     Cancelled,
 }

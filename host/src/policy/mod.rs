@@ -1,10 +1,14 @@
 //! What answers a model call? The trait, and the policies that need no trainer.
 
+mod http;
 mod message;
 mod sampling;
+mod scripted;
 
+pub use http::{HttpConfig, HttpPolicy};
 pub use message::{Message, Origin, Piece, Role, ToolCall};
 pub use sampling::{FinishReason, Sampling};
+pub use scripted::{Script, ScriptError, ScriptedPolicy};
 
 use async_trait::async_trait;
 
@@ -69,8 +73,8 @@ pub struct Reply {
     pub policy_version: u64,
 }
 
-/// Why a policy could not answer. None of these is the policy's own fault, so an
-/// episode that ends with one is invalid, never unsolved.
+/// Why a policy could not answer. An episode that ends with [`Self::Failed`] is
+/// invalid, never unsolved; a context that the policy filled itself is a limit of tokens.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
     /// The conversation is longer than the model's context.

@@ -14,13 +14,20 @@ use crate::workspace::Folder;
 const FILE_BYTES: u64 = 64 << 10;
 
 /// The rewards of one verification by name; a single number is named `reward`.
+///
+/// Where both files are there and the second decides lower, it counts: code of
+/// the patch under test may have left a `reward.json` beside the tests' own file.
 pub(super) fn read(task: &str, logs: &Folder, output: &str) -> Result<BTreeMap<String, f64>, VerifyError> {
-    if let Some(text) = read_file(task, logs, "reward.json")? {
-        return parse_json(task, &text);
-    }
-    match read_file(task, logs, "reward.txt")? {
-        Some(text) => parse_text(task, &text),
-        None => Err(VerifyError::NoReward { task: task.to_owned(), output: output.to_owned() }),
+    let json = read_file(task, logs, "reward.json")?.map(|text| parse_json(task, &text));
+    let text = read_file(task, logs, "reward.txt")?.map(|text| parse_text(task, &text));
+    match (json, text) {
+        (Some(json), Some(Ok(text))) => {
+            let json = json?;
+            Ok(if deciding(&text) < deciding(&json) { text } else { json })
+        }
+        (Some(json), _) => json,
+        (None, Some(text)) => text,
+        (None, None) => Err(VerifyError::NoReward { task: task.to_owned(), output: output.to_owned() }),
     }
 }
 

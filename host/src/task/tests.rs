@@ -146,6 +146,11 @@ async fn each_way_of_leaving_no_reward_has_its_own_message() {
     check(&write("good"), "the tests of `t` left `good` in `reward.txt`, which is not a number").await;
     check(&write("nan"), "the tests of `t` left a reward that is not finite in `reward.txt`").await;
     check("sleep 60", "the tests of `t` did not end within 3 seconds").await;
+    // A lower `reward.txt` beside it counts: the code under test may write files too.
+    check("echo 1 > /logs/verifier/reward.json; echo 0 > /logs/verifier/reward.txt", "solved false reward 0")
+        .await;
+    check("echo 1 > /logs/verifier/reward.json; echo 1 > /logs/verifier/reward.txt", "solved true reward 1")
+        .await;
     // The first file wins, as in Harbor.
     check(&format!("{}; echo 0 > /logs/verifier/reward.json", write("1")), "solved false reward 0").await;
     check(

@@ -1,0 +1,200 @@
+//! What is the policy told, from the templates of the harness?
+
+use minijinja::{Environment, UndefinedBehavior, context};
+use serde_json::{Value, json};
+
+use super::actions::{BASH, Malformed};
+use super::observation::status_name;
+use crate::harness::{FormatError, Limits, Prompts, Protocol, ToolDefinition, ToolResult};
+
+/// A template of the harness that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("the prompt `{name}` of the harness cannot be used: {reason}\nhelp: prompts are minijinja templates")]
+pub(super) struct TemplateError {
+    name: &'static str,
+    reason: String,
+}
+
+/// The templates of one harness.
+pub(super) struct Templates {
+    environment: Environment<'static>,
+    limits: Limits,
+}
+
+impl Templates {
+    pub(super) fn new(prompts: &Prompts, limits: &Limits) -> Result<Self, TemplateError> {
+        let mut environment = Environment::new();
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        // A template of a candidate harness may loop; an episode must not.
+        environment.set_fuel(Some(1_000_000));
+        for (name, text) in [
+            ("system", &prompts.system),
+            ("instance", &prompts.instance),
+            ("observation", &prompts.observation),
+            ("format_error", &prompts.format_error),
+        ] {
+            environment
+                .add_template_owned(name, text.clone())
+                .map_err(|error| TemplateError { name, reason: error.to_string() })?;
+        }
+        Ok(Self { environment, limits: limits.clone() })
+    }
+
+    pub(super) fn system(&self) -> Result<String, TemplateError> {
+        self.render("system", context! { limits => self.limits })
+    }
+
+    pub(super) fn instance(&self, instruction: &str) -> Result<String, TemplateError> {
+        self.render("instance", context! { limits => self.limits, instruction => instruction })
+    }
+
+    /// `result.text` is already cut.
+    pub(super) fn observation(&self, result: &ToolResult) -> Result<String, TemplateError> {
+        self.render(
+            "observation",
+            context! {
+                limits => self.limits,
+                text => result.text,
+                exit_code => result.exit_code,
+                status => status_name(result.status),
+            },
+        )
+    }
+
+    pub(super) fn format_error(
+        &self,
+        malformed: &Malformed,
+        max_tokens: usize,
+    ) -> Result<String, TemplateError> {
+        let kind = match malformed.kind {
+            FormatError::NoAction => "no-action",
+            FormatError::SeveralActions => "several-actions",
+            FormatError::UnknownTool => "unknown-tool",
+            FormatError::BadArguments => "bad-arguments",
+            FormatError::CutOff => "cut-off",
+        };
+        self.render(
+            "format_error",
+            context! {
+                limits => self.limits,
+                error => malformed.sentence,
+                kind => kind,
+                actions => malformed.actions,
+                max_tokens => max_tokens,
+            },
+        )
+    }
+
+    fn render(&self, name: &'static str, values: minijinja::Value) -> Result<String, TemplateError> {
+        self.environment
+            .get_template(name)
+            .and_then(|template| template.render(values))
+            .map_err(|error| TemplateError { name, reason: error.to_string() })
+    }
+}
+
+/// How the text protocol calls a plugin's tools; nothing if there are none.
+pub(super) fn tool_section(protocol: Protocol, tools: &[ToolDefinition]) -> Option<String> {
+    if protocol == Protocol::Tools || tools.is_empty() {
+        return None;
+    }
+    let first = &tools[0].name;
+    let mut text = format!(
+        "Instead of `bash`, a block may name one of these tools and hold its arguments as a JSON object, \
+         like ```{first}\n"
+    );
+    for tool in tools {
+        let schema = &tool.input_schema;
+        text.push_str(&format!("\n- `{}`: {} Arguments: {schema}", tool.name, tool.description.trim()));
+    }
+    Some(text)
+}
+
+/// The tools that the native protocol offers, in the OpenAI function shape.
+pub(super) fn offered(protocol: Protocol, tools: &[ToolDefinition]) -> Vec<Value> {
+    if protocol == Protocol::Text {
+        return Vec::new();
+    }
+    let function = |name: &str, description: &str, parameters: &Value| {
+        let function = json!({"name": name, "description": description, "parameters": parameters});
+        json!({"type": "function", "function": function})
+    };
+    let bash = json!({
+        "type": "object",
+        "properties": {"command": {"type": "string", "description": "The command to run."}},
+        "required": ["command"],
+    });
+    let own = function(BASH, "Runs a command in a new bash in the repository's folder.", &bash);
+    let plugins = tools.iter().map(|tool| function(&tool.name, &tool.description, &tool.input_schema));
+    std::iter::once(own).chain(plugins).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+    use crate::harness::ToolStatus;
+
+    fn templates(protocol: Protocol) -> Templates {
+        Templates::new(&Prompts::default(), &Limits { protocol, ..Limits::default() }).unwrap()
+    }
+
+    #[test]
+    fn observations_say_how_a_command_ended() {
+        let check = |status, exit_code, text: &str, expected: &str| {
+            let result = ToolResult { status, exit_code, text: text.into(), raw_bytes: 0 };
+            assert_eq!(templates(Protocol::Text).observation(&result).unwrap(), expected);
+        };
+        check(ToolStatus::Finished, Some(0), "a\nb", "exit code 0\na\nb");
+        check(ToolStatus::Finished, Some(1), "", "exit code 1\n");
+        check(ToolStatus::TimedOut, None, "half", "stopped after 60 seconds\nhalf");
+        check(ToolStatus::Finished, None, "from a tool", "from a tool");
+        check(ToolStatus::Failed, None, "no such file", "failed\nno such file");
+        check(ToolStatus::Refused, None, "not this", "refused\nnot this");
+    }
+
+    #[test]
+    fn each_format_error_has_its_own_text() {
+        let check = |protocol, kind, actions, sentence: &str, expected: Expect| {
+            let malformed = Malformed { kind, actions, sentence: sentence.into() };
+            expected.assert_eq(&templates(protocol).format_error(&malformed, 256).unwrap());
+        };
+        check(Protocol::Text, FormatError::NoAction, 0, "", expect![""]);
+        check(Protocol::Text, FormatError::NoAction, 1, "The block has no closing fence.", expect![""]);
+        check(Protocol::Text, FormatError::SeveralActions, 2, "", expect![""]);
+        check(Protocol::Text, FormatError::CutOff, 1, "", expect![""]);
+        check(Protocol::Text, FormatError::BadArguments, 1, "`edit` takes a JSON object.", expect![""]);
+        check(Protocol::Tools, FormatError::NoAction, 0, "", expect![""]);
+        check(Protocol::Tools, FormatError::UnknownTool, 1, "There is no tool `x`.", expect![""]);
+    }
+
+    #[test]
+    fn a_template_that_is_none_is_told_by_name() {
+        let prompts = Prompts { observation: "{{ text".into(), ..Prompts::default() };
+        let error = Templates::new(&prompts, &Limits::default()).err().map(|error| error.to_string());
+        assert!(
+            error.unwrap_or_default().starts_with("the prompt `observation` of the harness cannot be used")
+        );
+        let prompts = Prompts { instance: "{{ reward }}".into(), ..Prompts::default() };
+        let templates = Templates::new(&prompts, &Limits::default()).unwrap();
+        assert!(templates.instance("x").unwrap_err().to_string().contains("`instance`"));
+    }
+
+    #[test]
+    fn tools_are_told_in_the_way_of_the_protocol() {
+        let tool = ToolDefinition {
+            name: "edit".into(),
+            description: "Edits a file.".into(),
+            input_schema: json!({"type": "object"}),
+        };
+        let tools = [tool];
+        expect![""].assert_eq(&tool_section(Protocol::Text, &tools).unwrap());
+        assert_eq!(tool_section(Protocol::Text, &[]), None);
+        assert_eq!(tool_section(Protocol::Tools, &tools), None);
+        let names: Vec<_> =
+            offered(Protocol::Tools, &tools).iter().map(|tool| tool["function"]["name"].clone()).collect();
+        assert_eq!(names, ["bash", "edit"]);
+        assert!(offered(Protocol::Text, &tools).is_empty());
+    }
+}
