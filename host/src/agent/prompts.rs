@@ -160,13 +160,80 @@ mod tests {
             let malformed = Malformed { kind, actions, sentence: sentence.into() };
             expected.assert_eq(&templates(protocol).format_error(&malformed, 256).unwrap());
         };
-        check(Protocol::Text, FormatError::NoAction, 0, "", expect![""]);
-        check(Protocol::Text, FormatError::NoAction, 1, "The block has no closing fence.", expect![""]);
-        check(Protocol::Text, FormatError::SeveralActions, 2, "", expect![""]);
-        check(Protocol::Text, FormatError::CutOff, 1, "", expect![""]);
-        check(Protocol::Text, FormatError::BadArguments, 1, "`edit` takes a JSON object.", expect![""]);
-        check(Protocol::Tools, FormatError::NoAction, 0, "", expect![""]);
-        check(Protocol::Tools, FormatError::UnknownTool, 1, "There is no tool `x`.", expect![""]);
+        check(
+            Protocol::Text,
+            FormatError::NoAction,
+            0,
+            "",
+            expect![[r#"
+            Your reply has 0 fenced bash blocks; exactly one is needed. Write one command like this:
+
+            ```bash
+            the command
+            ```"#]],
+        );
+        check(
+            Protocol::Text,
+            FormatError::NoAction,
+            1,
+            "The block has no closing fence.",
+            expect![[r#"
+            Your reply has 1 fenced bash block; exactly one is needed. The block has no closing fence. Write one command like this:
+
+            ```bash
+            the command
+            ```"#]],
+        );
+        check(
+            Protocol::Text,
+            FormatError::SeveralActions,
+            2,
+            "",
+            expect![[r#"
+            Your reply has 2 fenced bash blocks; exactly one is needed. Write one command like this:
+
+            ```bash
+            the command
+            ```"#]],
+        );
+        check(
+            Protocol::Text,
+            FormatError::CutOff,
+            1,
+            "",
+            expect![[r#"
+            Your reply was cut off at 256 tokens. Write less like this:
+
+            ```bash
+            the command
+            ```"#]],
+        );
+        check(
+            Protocol::Text,
+            FormatError::BadArguments,
+            1,
+            "`edit` takes a JSON object.",
+            expect![[r#"
+            Your reply has 1 fenced bash block; exactly one is needed. `edit` takes a JSON object. Write one command like this:
+
+            ```bash
+            the command
+            ```"#]],
+        );
+        check(
+            Protocol::Tools,
+            FormatError::NoAction,
+            0,
+            "",
+            expect!["Your reply calls no tool. Call a tool."],
+        );
+        check(
+            Protocol::Tools,
+            FormatError::UnknownTool,
+            1,
+            "There is no tool `x`.",
+            expect!["There is no tool `x`. Call a tool."],
+        );
     }
 
     #[test]
@@ -189,7 +256,10 @@ mod tests {
             input_schema: json!({"type": "object"}),
         };
         let tools = [tool];
-        expect![""].assert_eq(&tool_section(Protocol::Text, &tools).unwrap());
+        expect![[r#"
+            Instead of `bash`, a block may name one of these tools and hold its arguments as a JSON object, like ```edit
+
+            - `edit`: Edits a file. Arguments: {"type":"object"}"#]].assert_eq(&tool_section(Protocol::Text, &tools).unwrap());
         assert_eq!(tool_section(Protocol::Text, &[]), None);
         assert_eq!(tool_section(Protocol::Tools, &tools), None);
         let names: Vec<_> =
