@@ -15,16 +15,15 @@ const CHECK_CALLS: bool = true; // parameter
 const CHECK_MODULES: bool = true; // parameter
 /// Look at keyword arguments of functions of the work tree.
 const CHECK_KEYWORDS: bool = true; // parameter
-/// Files and hits that one submission may cost.
-const MAX_FILES: usize = 20;
-const MAX_HITS: u32 = 50;
+/// Changed files that are looked at.
+const MAX_FILES: usize = 20; // parameter
 
 /// Builtins that are called like functions.
 const BUILTINS: &str = " abs aiter all anext any ascii bin bool breakpoint bytearray bytes callable chr classmethod \
     compile complex delattr dict dir divmod enumerate eval exec filter float format frozenset getattr globals \
     hasattr hash help hex id input int isinstance issubclass iter len list locals map max memoryview min next \
     object oct open ord pow print property range repr reversed round set setattr slice sorted staticmethod str \
-    sum super tuple type vars zip __import__ _ ";
+    sum super tuple type vars zip __import__ _ unicode xrange raw_input get_ipython ";
 /// Words that stand before a parenthesis without being called.
 const KEYWORDS: &str = " and as assert async await case class def del elif else except finally for from global if \
     import in is lambda match nonlocal not or pass raise return try while with yield print exec ";
@@ -43,11 +42,9 @@ impl OnSubmit for Plugin {
 
 export_on_submit!(Plugin);
 
-/// What the check reads.
+/// The files of the work tree; a trait, so that the check is tested without a host.
 trait Tree {
     fn read(&self, path: &str) -> Option<String>;
-    /// Path, line and text of lines in Python files that contain `text`; none if there may be more.
-    fn search(&self, text: &str) -> Option<Vec<(String, u32, String)>>;
 }
 
 struct Workspace;
@@ -55,12 +52,6 @@ struct Workspace;
 impl Tree for Workspace {
     fn read(&self, path: &str) -> Option<String> {
         workspace::read_text(path).ok()
-    }
-
-    fn search(&self, text: &str) -> Option<Vec<(String, u32, String)>> {
-        let hits = workspace::search(text, ".py", MAX_HITS).ok()?;
-        let complete = hits.len() < MAX_HITS as usize;
-        complete.then(|| hits.into_iter().map(|hit| (hit.path, hit.line, hit.text)).collect())
     }
 }
 
@@ -229,13 +220,8 @@ fn wrong_calls(file: &File, line: &str) -> Vec<String> {
             && !["def", "class", "@"].iter().any(|word| before.ends_with(word))
             && !BUILTINS.contains(&format!(" {} ", call.name))
             // Exceptions and warnings are builtins too.
-            && ![ "Error", "Exception", "Warning", "Exit", "Interrupt", "Iteration"].iter().any(|end| call.name.ends_with(end))
-            && places(&file.code, call.name).all(|at| {
-                let after = &file.code[at + call.name.len()..];
-                let before = file.code[..at].trim_end_matches([' ', '\t']);
-                // Every place is a call or an attribute: nothing binds the name.
-                before.ends_with('.') || after.starts_with('(') && !ends_with_word(before, "def") && !ends_with_word(before, "class")
-            })
+            && ![ "Error", "Exception", "Warning", "Exit", "Interrupt", "Iteration", "Group"].iter().any(|end| call.name.ends_with(end))
+            && never_bound(&file.code, call.name)
     };
     calls(line)
         .iter()
@@ -244,6 +230,24 @@ fn wrong_calls(file: &File, line: &str) -> Vec<String> {
             format!("`{}(...)` is called, but nothing defines or imports `{}` here", call.name, call.name)
         })
         .collect()
+}
+
+/// Whether every place of the name is a call or an attribute, and one is a call
+/// of the bare name: then nothing in the file binds it.
+fn never_bound(code: &str, name: &str) -> bool {
+    let mut is_called = false;
+    for at in places(code, name) {
+        let before = code[..at].trim_end_matches(|c: char| c.is_whitespace() || c == '\\');
+        if before.ends_with('.') {
+            continue;
+        }
+        let is_defined = ["def", "class"].iter().any(|word| ends_with_word(before, word));
+        if is_defined || !code[at + name.len()..].starts_with('(') {
+            return false;
+        }
+        is_called = true;
+    }
+    is_called
 }
 
 fn ends_with_word(text: &str, word: &str) -> bool {
@@ -260,8 +264,14 @@ fn module_file(tree: &impl Tree, path: &str, module: &str) -> Option<(String, St
         folder.truncate((folder.len() + 1).checked_sub(dots)?);
         vec![folder.join("/")]
     } else {
-        // The repository, the file's own folder, and a `src` folder may be on the path.
-        vec![String::new(), folder.join("/"), "src".into()]
+        // The repository and a `src` folder may be on the path, and the file's own
+        // folder if it is no package: in a package `import abc` means another one.
+        let own = folder.join("/");
+        let is_package = tree.read(&format!("{own}/__init__.py")).is_some();
+        [Some(String::new()), (!is_package).then_some(own), Some("src".into())]
+            .into_iter()
+            .flatten()
+            .collect()
     };
     let join = |base: &str, name: &str| match (base.is_empty(), name.is_empty()) {
         (true, _) => name.to_owned(),
@@ -283,7 +293,8 @@ fn module_file(tree: &impl Tree, path: &str, module: &str) -> Option<(String, St
 /// module, or makes its names while it runs.
 fn module_gives(tree: &impl Tree, file: &str, text: &str, name: &str) -> bool {
     let code = blank(text);
-    let dynamic = code.contains("import *") || has_word(&code, "__getattr__") || has_word(&code, "globals");
+    let makers = ["import *", "__getattr__", "globals(", "sys.modules", "sys.meta_path", "importlib"];
+    let dynamic = makers.iter().any(|maker| code.contains(maker));
     let folder = file.strip_suffix("/__init__.py").unwrap_or("");
     dynamic
         || has_word(&code, name)
@@ -299,10 +310,9 @@ fn wrong_import(tree: &impl Tree, file: &File, line: &str) -> Option<String> {
     let (module, names) = line.trim().strip_prefix("from ")?.split_once(" import ")?;
     let (module_path, text) = module_file(tree, file.path, module.trim())?;
     let names = names.trim().trim_start_matches('(').trim_end_matches([')', '\\']);
-    let missing = names
-        .split(',')
-        .filter_map(|name| name.split_whitespace().next())
-        .find(|name| name.chars().all(is_word) && !module_gives(tree, &module_path, &text, name))?;
+    let missing = names.split(',').filter_map(|name| name.split_whitespace().next()).find(|name| {
+        name.chars().all(is_word) && !name.starts_with("__") && !module_gives(tree, &module_path, &text, name)
+    })?;
     Some(format!("`{missing}` is imported from `{}`, but {module_path} has no such name", module.trim()))
 }
 
@@ -374,14 +384,7 @@ fn wrong_keywords(tree: &impl Tree, file: &File, line: &str) -> Vec<String> {
         if keywords.is_empty() {
             continue;
         }
-        // An attribute of anything but a module may be a method of another class.
-        if let Some(owner) = call.before.strip_suffix('.') {
-            let start = owner.rfind(|c| !is_word(c)).map_or(0, |at| at + 1);
-            if owner[..start].ends_with('.') || imported_as(&file.code, &owner[start..]).is_none() {
-                continue;
-            }
-        }
-        let Some((place, parameters)) = the_definition(tree, call.name) else { continue };
+        let Some((place, parameters)) = the_definition(tree, file, &call) else { continue };
         if let Some(keyword) = keywords.iter().find(|keyword| !parameters.iter().any(|name| name == *keyword))
         {
             wrong.push(format!(
@@ -431,30 +434,34 @@ fn split_arguments(text: &str) -> Option<Vec<&str>> {
     None
 }
 
-/// Where the one plain function `name` of the work tree is defined, and its
-/// parameters. None if there are several, it is decorated, it takes any keyword,
-/// or the name also stands for something else.
-fn the_definition(tree: &impl Tree, name: &str) -> Option<(String, Vec<String>)> {
-    let hits = tree.search(name)?;
-    let is = |text: &str, word: &str| {
-        let rest = text.trim_start().trim_start_matches("async ").strip_prefix(word);
-        rest.is_some_and(|rest| {
-            rest.starts_with(|c| is_word(c)) && has_word(rest, name) && rest.starts_with(name)
-        })
+/// Where the function that a call means is defined, and its parameters: a
+/// function of this file, one that is imported by name, or one of an imported
+/// module. None for methods, and where the function is decorated, defined more than
+/// once, assigned too, or takes any keyword.
+fn the_definition(tree: &impl Tree, file: &File, call: &Call) -> Option<(String, Vec<String>)> {
+    let name = call.name;
+    let header = format!("def {name}(");
+    let (path, code) = if let Some(owner) = call.before.strip_suffix('.') {
+        let start = owner.rfind(|c| !is_word(c)).map_or(0, |at| at + 1);
+        if owner[..start].ends_with('.') {
+            return None;
+        }
+        let module = imported_as(&file.code, &owner[start..])?;
+        module_file(tree, file.path, &module).map(|(path, text)| (path, blank(&text)))?
+    } else if file.code.contains(&header) {
+        (file.path.to_owned(), file.code.clone())
+    } else {
+        let imported = imported_as(&file.code, name)?;
+        let module = imported.strip_suffix(name)?;
+        let module = if module.trim_matches('.').is_empty() { module } else { module.strip_suffix('.')? };
+        module_file(tree, file.path, module).map(|(path, text)| (path, blank(&text)))?
     };
-    if hits
-        .iter()
-        .any(|(_, _, text)| is(text, "class ") || text.trim_start().starts_with(&format!("{name} =")))
-    {
+    let is_assigned = |at: usize| code[at + name.len()..].trim_start_matches(' ').starts_with("= ");
+    if code.matches(&header).count() != 1 || places(&code, name).any(is_assigned) {
         return None;
     }
-    let mut definitions = hits.iter().filter(|(_, _, text)| is(text, "def "));
-    let (path, line, _) = definitions.next()?;
-    if definitions.next().is_some() {
-        return None;
-    }
-    let code = blank(&tree.read(path)?);
-    let index = usize::try_from(*line).ok()?.checked_sub(1)?;
+    // Only at the top level: a method would be another function.
+    let index = code.lines().position(|line| line.trim_start_matches("async ").starts_with(&header))?;
     let before = index.checked_sub(1).and_then(|before| code.lines().nth(before)).unwrap_or_default();
     if before.trim_start().starts_with('@') || before.trim_end().ends_with([')', ',']) {
         return None;
@@ -465,10 +472,12 @@ fn the_definition(tree: &impl Tree, name: &str) -> Option<(String, Vec<String>)>
     if parts.iter().any(|part| part.trim_start().starts_with("**")) {
         return None;
     }
-    let names = parts.iter().map(|part| part.trim().trim_start_matches('*'));
+    let names = parts
+        .iter()
+        .map(|part| part.trim_start_matches(|c: char| c.is_whitespace() || c == '*' || c == '\\'));
     let names = names.map(|part| part.split([':', '=']).next().unwrap_or_default().trim().to_owned());
     Some((
-        format!("{path} line {line}"),
+        format!("{path} line {}", index + 1),
         names.filter(|name| !name.is_empty() && name != "/" && name != "self").collect(),
     ))
 }
@@ -483,16 +492,6 @@ mod tests {
     impl Tree for Memory {
         fn read(&self, path: &str) -> Option<String> {
             self.0.iter().find(|(name, _)| *name == path).map(|(_, text)| text.clone())
-        }
-
-        fn search(&self, text: &str) -> Option<Vec<(String, u32, String)>> {
-            let mut hits = Vec::new();
-            for (path, content) in &self.0 {
-                for (number, line) in content.lines().enumerate().filter(|(_, line)| line.contains(text)) {
-                    hits.push(((*path).to_owned(), number as u32 + 1, line.to_owned()));
-                }
-            }
-            Some(hits)
         }
     }
 
@@ -550,6 +549,7 @@ mod tests {
         check("raise ValueError('x') from StopIteration()", &[]);
         check("assert(x in (1, 2)) and not (3)", &[]);
         check("x.whatever(1)", &[]);
+        check("y = x.\\\n    whatever(1)", &[]);
         check("print('call_me(1)')  # and call_me(2)", &[]);
         check("\"\"\"\nDocs: call_me(1)\n\"\"\"", &[]);
         check("return f'{call_me(1)}'", &[]);
@@ -580,6 +580,9 @@ mod tests {
         check("from numpy import whatever", &[]);
         check("from ..other import thing", &[]);
         check("from shapes import *", &[]);
+        // In a package an absolute import is not the neighbour of the same name.
+        check("from util import other", &[]);
+        check("from shapes import __version__", &[]);
     }
 
     #[test]
@@ -603,8 +606,15 @@ mod tests {
         );
         check("x = shapes.area(1, height=2, unit=3)", &[]);
         check("x = shapes.area(1, 2, **{'a': 1})", &[]);
+        check("def own(a, \\\n        b): return a\nx = own(1, b=2)", &[]);
         check("x = shapes.join(1, sep=2)", &[]);
         check("x = box.grow(much=2)", &[]);
+        check("from warnings import area\nx = area(1, depth=2)", &[]);
+        check(
+            "def own(a, b=1): return a\nx = own(1, c=2)",
+            &["6: `own(...)` takes no `c`; it takes (a, b), see 5"],
+        );
+        check("@wraps(len)\ndef own(a): return a\nx = own(1, c=2)\nwraps = 1", &[]);
         check("x = dict(depth=1)", &[]);
         check("x = shapes.area(1, height=f(a=1) == 2)\ndef f(a): pass", &[]);
     }
