@@ -303,6 +303,23 @@ fn a_memory_bomb_hits_the_memory_limit() {
 }
 
 #[test]
+fn source_that_speaks_of_memory_is_not_taken_for_a_memory_bomb() {
+    let text = GOOD.replace("context.turn == 3", "\"out of memory\"");
+    check(build(&text), expect![[r#"
+        1 compile error:
+        plugin.rs:8:27: error[E0599]: no method named `then` found for reference `&'static str` in the current scope
+          | ("out of memory").then(|| ModelCallEffect::Note(format!("turn {}", context.turn)))"#]]);
+}
+
+#[test]
+fn an_endless_device_hits_a_limit() {
+    let small = Forge::new(ForgeConfig { memory: 1 << 30, ..config() }).unwrap();
+    let text = format!("{GOOD}pub static ENDLESS: &[u8] = include_bytes!(\"/dev/zero\");");
+    let error = small.build(&file(&text)).unwrap_err();
+    assert!(error.to_string().contains("memory"), "{error}");
+}
+
+#[test]
 fn imports_outside_the_contract_are_refused() {
     let smuggle = |module: &str, function: &str| {
         let call = GOOD.replace("context.turn == 3", "unsafe { smuggled() } == 3");

@@ -148,7 +148,9 @@ pub(super) fn failure(ended: &Ended, limits: Limits, root_name: &str) -> ForgeEr
     if ended.timed_out {
         return ForgeError::TimedOut { seconds: ended.seconds, limit_s: limits.time.as_secs_f64() };
     }
-    if let Some(asked) = refused_memory(&text) {
+    // Diagnostics are JSON lines, and quote the source; the rest are the compiler's own last words.
+    let plain: Vec<&str> = text.lines().filter(|line| !line.starts_with('{')).collect();
+    if let Some(asked) = refused_memory(&plain.join("\n")) {
         return ForgeError::OutOfMemory { asked, limit: limits.memory };
     }
     let (mut diagnostics, total) = diagnostics::parse(&text, root_name);
@@ -167,10 +169,9 @@ pub(super) fn failure(ended: &Ended, limits: Limits, root_name: &str) -> ForgeEr
         Some(code) => format!("exit code {code}"),
         None => "stopped by a signal".into(),
     };
-    let tail: Vec<&str> = text.lines().filter(|line| !line.starts_with('{')).collect();
     ForgeError::Compiler {
         status,
-        stderr: tail[tail.len().saturating_sub(5)..].join("\n"),
+        stderr: plain[plain.len().saturating_sub(5)..].join("\n"),
         help: "simplify the source; if a trivial plugin fails too, reinstall the Rust toolchain".into(),
     }
 }

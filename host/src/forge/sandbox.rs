@@ -238,8 +238,8 @@ mod tests {
         let limits = Limits { time: Duration::from_millis(500), ..LIMITS };
         let script = "(setsid bash -c 'sleep 1; touch /out/alive' &) ; sleep 60";
         let (_, ended) = run(script, limits, |sandbox| _ = sandbox.writable(shared.path(), "/out"));
-        assert!(ended.timed_out && ended.seconds < 1.0, "{} s", ended.seconds);
-        std::thread::sleep(Duration::from_millis(1_000));
+        assert!(ended.timed_out && ended.seconds < 5.0, "{} s", ended.seconds);
+        std::thread::sleep(Duration::from_millis(1_500));
         assert!(!shared.path().join("alive").exists());
     }
 
