@@ -305,10 +305,13 @@ fn a_memory_bomb_hits_the_memory_limit() {
 #[test]
 fn source_that_speaks_of_memory_is_not_taken_for_a_memory_bomb() {
     let text = GOOD.replace("context.turn == 3", "\"out of memory\"");
-    check(build(&text), expect![[r#"
+    check(
+        build(&text),
+        expect![[r#"
         1 compile error:
         plugin.rs:8:27: error[E0599]: no method named `then` found for reference `&'static str` in the current scope
-          | ("out of memory").then(|| ModelCallEffect::Note(format!("turn {}", context.turn)))"#]]);
+          | ("out of memory").then(|| ModelCallEffect::Note(format!("turn {}", context.turn)))"#]],
+    );
 }
 
 #[test]
