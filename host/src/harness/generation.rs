@@ -1,25 +1,111 @@
 //! Generations and leases: publishing is one atomic store; an episode keeps what it leased.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
+use super::error::HarnessError;
 use super::hooks::EpisodeHooks;
-use super::manifest::HarnessManifest;
-use crate::plugin::WorkspaceAccess;
-use crate::store::Digest;
+use super::manifest::{CONTRACT, HarnessManifest};
+use crate::plugin::{
+    AdmissionOptions, Admitted, Engine, Grants, ToolDefinition, WorkspaceAccess, admit, with_settings,
+};
+use crate::store::{BlobStore, Digest};
 
 /// A harness as published: manifest, digest, and its plugins ready to instantiate.
 pub struct Generation {
     manifest: HarnessManifest,
     digest: Digest,
+    plugins: Vec<Member>,
+}
+
+/// A plugin in its place in a harness.
+pub(super) struct Member {
+    pub name: String,
+    pub admitted: Arc<Admitted>,
+    /// A JSON object.
+    pub settings: Arc<str>,
+    /// Its tools under these settings.
+    pub tools: Vec<ToolDefinition>,
 }
 
 impl Generation {
-    /// A generation without plugins.
-    pub fn bare(manifest: HarnessManifest) -> Self {
+    /// A generation without plugins; those of `manifest` are left out.
+    pub fn bare(mut manifest: HarnessManifest) -> Self {
+        manifest.plugins.clear();
         let digest = manifest.digest();
-        Self { manifest, digest }
+        Self { manifest, digest, plugins: Vec::new() }
+    }
+
+    /// Builds a generation off the path: contract version, names, blobs, admission of every
+    /// plugin with its grants, trial calls under its settings. Plugins that were admitted
+    /// before with the same grants are not compiled again. Keeps the canonical manifest in
+    /// `blobs`, where its digest is the harness digest.
+    pub async fn build(
+        engine: &Engine,
+        manifest: HarnessManifest,
+        blobs: &BlobStore,
+    ) -> Result<Arc<Self>, HarnessError> {
+        Self::build_with(engine, manifest, blobs, &AdmissionOptions::default()).await
+    }
+
+    /// The same with a choice where components are compiled and what they must not hold.
+    pub async fn build_with(
+        engine: &Engine,
+        manifest: HarnessManifest,
+        blobs: &BlobStore,
+        options: &AdmissionOptions,
+    ) -> Result<Arc<Self>, HarnessError> {
+        if manifest.contract != CONTRACT {
+            return Err(HarnessError::Contract { found: manifest.contract });
+        }
+        let mut names = BTreeSet::new();
+        for entry in &manifest.plugins {
+            if !names.insert(&entry.name) {
+                return Err(HarnessError::DuplicateName { name: entry.name.clone() });
+            }
+        }
+        let mut plugins = Vec::new();
+        let mut owners = BTreeMap::new();
+        for entry in &manifest.plugins {
+            let name = entry.name.clone();
+            let grants = Grants::parse(&entry.grants)
+                .map_err(|unknown| HarnessError::UnknownGrant { name: name.clone(), grant: unknown.0 })?;
+            let bytes = blobs
+                .get(&entry.digest)
+                .map_err(|source| HarnessError::Blob { name: name.clone(), source })?;
+            let refused = |source| HarnessError::Admission { name: name.clone(), source };
+            let admitted = admit(engine, &bytes, &grants, options).await.map_err(refused)?;
+            let settings = serde_json::Value::Object(entry.settings.clone()).to_string();
+            let tools = with_settings(&admitted, &settings).await.map_err(refused)?;
+            for tool in &tools {
+                if let Some(first) = owners.insert(tool.name.clone(), name.clone()) {
+                    let tool = tool.name.clone();
+                    return Err(HarnessError::DuplicateTool { tool, first, second: name });
+                }
+            }
+            plugins.push(Member { name, admitted, settings: settings.into(), tools });
+        }
+        let digest = manifest.digest();
+        blobs
+            .put(manifest.canonical_json().as_bytes())
+            .map_err(|source| HarnessError::Keep { digest, source })?;
+        Ok(Arc::new(Self { manifest, digest, plugins }))
+    }
+
+    /// The harness digest.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// The manifest that it was built from.
+    pub fn manifest(&self) -> &HarnessManifest {
+        &self.manifest
+    }
+
+    pub(super) fn plugins(&self) -> &[Member] {
+        &self.plugins
     }
 }
 
@@ -29,11 +115,12 @@ pub struct Generations {
 }
 
 impl Generations {
-    pub fn new(first: Generation) -> Arc<Self> {
-        Arc::new(Self { current: ArcSwap::from_pointee(first) })
+    pub fn new(first: impl Into<Arc<Generation>>) -> Arc<Self> {
+        Arc::new(Self { current: ArcSwap::new(first.into()) })
     }
 
-    /// Makes `next` current: one atomic store. Running episodes keep their lease.
+    /// Makes `next` current: one atomic store. Running episodes keep their lease; what was
+    /// current is dropped with the last of them.
     pub fn publish(&self, next: Arc<Generation>) {
         self.current.store(next);
     }
@@ -41,6 +128,27 @@ impl Generations {
     /// The hold that an episode takes from its start to its end.
     pub fn lease(&self) -> Lease {
         Lease(self.current.load_full())
+    }
+
+    /// The digest of the current generation.
+    pub fn current(&self) -> Digest {
+        self.current.load().digest
+    }
+
+    /// Makes an earlier harness current again, from the manifest and components in `blobs`.
+    pub async fn activate(
+        &self,
+        engine: &Engine,
+        digest: Digest,
+        blobs: &BlobStore,
+    ) -> Result<(), HarnessError> {
+        if self.current() == digest {
+            return Ok(());
+        }
+        let json = blobs.get(&digest).map_err(|source| HarnessError::Unknown { digest, source })?;
+        let manifest = HarnessManifest::from_json(&format!("the harness {digest}"), &json)?;
+        self.publish(Generation::build(engine, manifest, blobs).await?);
+        Ok(())
     }
 }
 
@@ -60,5 +168,9 @@ impl Lease {
     /// The plugins for one episode.
     pub fn open(&self, seed: u64, workspace: Arc<dyn WorkspaceAccess>) -> EpisodeHooks {
         EpisodeHooks::new(self.clone(), seed, workspace)
+    }
+
+    pub(super) fn generation(&self) -> &Generation {
+        &self.0
     }
 }

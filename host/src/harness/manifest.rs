@@ -1,8 +1,11 @@
 //! The harness manifest: TOML to write, canonical JSON to hash.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+
+use super::error::HarnessError;
 
 use crate::store::Digest;
 
@@ -121,9 +124,60 @@ impl HarnessManifest {
         }
     }
 
+    /// Reads a manifest from a TOML file.
+    pub fn read(path: &Path) -> Result<Self, HarnessError> {
+        let text = std::fs::read_to_string(path).map_err(|source| HarnessError::File {
+            action: "read",
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::from_toml(&format!("`{}`", path.display()), &text)
+    }
+
+    /// Parses a manifest in TOML. `file` names it in errors.
+    pub fn from_toml(file: &str, text: &str) -> Result<Self, HarnessError> {
+        toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(0, |span| text[..span.start].lines().count().max(1));
+            let line = match error.span() {
+                // At the start of a line, the text before it ends with the line above.
+                Some(span) if text[..span.start].ends_with('\n') => line + 1,
+                _ => line,
+            };
+            HarnessError::Manifest { file: file.to_owned(), line, what: error.message().to_owned() }
+        })
+    }
+
+    /// Reads the canonical JSON, as [`super::Generation::build`] keeps it in the blob store.
+    pub fn from_json(file: &str, json: &[u8]) -> Result<Self, HarnessError> {
+        serde_json::from_slice(json).map_err(|error| HarnessError::Manifest {
+            file: file.to_owned(),
+            line: error.line(),
+            what: error.to_string(),
+        })
+    }
+
+    /// The manifest as TOML, for people to read and edit.
+    pub fn to_toml(&self) -> Result<String, HarnessError> {
+        toml::to_string_pretty(self).map_err(|error| HarnessError::Manifest {
+            file: "the harness".to_owned(),
+            line: 0,
+            what: format!("cannot be written as TOML: {error}"),
+        })
+    }
+
+    /// Writes the manifest as TOML.
+    pub fn write(&self, path: &Path) -> Result<(), HarnessError> {
+        std::fs::write(path, self.to_toml()?).map_err(|source| HarnessError::File {
+            action: "write",
+            path: path.to_owned(),
+            source,
+        })
+    }
+
     /// The canonical JSON: keys sorted at every level, no white space, UTF-8.
     pub fn canonical_json(&self) -> String {
-        let value = serde_json::to_value(self).expect("a manifest is plain data");
+        // Strings, numbers, lists and maps with string keys always have a JSON form.
+        let value = serde_json::to_value(self).unwrap_or_default();
         sorted(&value).to_string()
     }
 

@@ -1,5 +1,44 @@
 //! One plugin: is it admitted, and what does it answer when it is called?
 
+mod admission;
+mod bindings;
+mod canary;
+mod capabilities;
+mod check;
+mod compile;
+mod contract;
+mod engine;
+mod fault;
+mod grants;
+mod instance;
+mod json;
+mod limits;
+mod no_workspace;
+mod points;
+mod state;
+#[cfg(test)]
+pub(crate) mod testkit;
+#[cfg(test)]
+mod tests;
+mod wasi;
 mod workspace_access;
 
+pub(crate) use admission::with_settings;
+pub use admission::{AdmissionError, AdmissionOptions, Admitted, Step, admit};
+pub use canary::CanaryCall;
+pub use check::{Report, RunError, RunOutput, RunPoint, check, run_point};
+pub use compile::{CompileCaps, CompileIn, compile_child};
+pub use engine::{Engine, EngineError};
+pub use fault::PluginFault;
+pub use grants::{Capability, Grants, UnknownGrant};
+pub use instance::{Instance, InstanceConfig};
+pub use json::{CallError, InputError, call_json, sample};
+pub use limits::PluginLimits;
+pub use no_workspace::NoWorkspace;
+pub use points::{
+    AnnotateOrReplace, Budget, Content, Context, FormatError, HookPoint, Image, LimitKind, NoteOrStop,
+    PatchCandidate, PatchSource, Repetition, RewriteOrRefuse, Submission, ToolDefinition, ToolOutput,
+    ToolResult, ToolStatus, Usage, WorkTree,
+};
+pub use state::LogLine;
 pub use workspace_access::{ExecOutput, SearchHit, WorkspaceAccess, WorkspaceEntry, WorkspaceError};

@@ -1,0 +1,258 @@
+//! May this component serve in a harness with these grants?
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+use wasmtime::component::{InstancePre, Linker};
+
+use super::canary::{self, CanaryCall, CanaryResult};
+use super::capabilities;
+use super::compile::{CompileCaps, CompileIn, compile};
+use super::contract::{Surface, check_grants, surface};
+use super::engine::Engine;
+use super::grants::{Capability, Grants};
+use super::instance::ExportIndices;
+use super::limits::PluginLimits;
+use super::points::{HookPoint, ToolDefinition};
+use super::state::PluginState;
+use super::wasi;
+use crate::store::Digest;
+
+/// The steps of admission, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Step {
+    /// Size cap.
+    Size,
+    /// It is a valid component.
+    Parse,
+    /// Exports and imports are those of the contract.
+    Contract,
+    /// Imports are within the grants.
+    Grants,
+    /// It compiles within the caps.
+    Compile,
+    /// Trial calls of every exported point come back.
+    Canary,
+    /// The same input gives the same output.
+    Determinism,
+    /// Tool definitions are valid.
+    Tools,
+    /// It holds none of the forbidden strings.
+    Scan,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Size => "size",
+            Self::Parse => "parse",
+            Self::Contract => "contract",
+            Self::Grants => "grants",
+            Self::Compile => "compile",
+            Self::Canary => "canary",
+            Self::Determinism => "determinism",
+            Self::Tools => "tools",
+            Self::Scan => "scan",
+        })
+    }
+}
+
+/// Why a component was not admitted, in a form that a person and a model can act on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("the plugin {} {what} (admission step: {step})\nhelp: {help}", .plugin.short())]
+pub struct AdmissionError {
+    /// Where it failed.
+    pub step: Step,
+    pub plugin: Digest,
+    /// What is wrong, as it goes on after "the plugin".
+    pub what: String,
+    /// What to do about it.
+    pub help: String,
+}
+
+/// How to admit.
+#[derive(Clone, Debug, Default)]
+pub struct AdmissionOptions {
+    pub compile_in: CompileIn,
+    pub compile_caps: CompileCaps,
+    /// Names of tasks and strings of hidden tests that no plugin may hold.
+    pub forbidden: Vec<String>,
+}
+
+/// A component that was compiled and linked: ready to instantiate.
+pub(super) struct Linked {
+    pub digest: Digest,
+    pub size: usize,
+    pub grants: Grants,
+    pub surface: Surface,
+    pub pre: InstancePre<PluginState>,
+    pub indices: ExportIndices,
+    pub limits: Arc<PluginLimits>,
+}
+
+impl Linked {
+    pub fn has(&self, point: HookPoint) -> bool {
+        self.surface.exports.contains(&point)
+    }
+}
+
+/// A component that was admitted: compiled, linked, and called once.
+pub struct Admitted {
+    pub(super) linked: Arc<Linked>,
+    tools: Vec<ToolDefinition>,
+    canary: Vec<CanaryCall>,
+}
+
+impl Admitted {
+    /// Digest of the component's bytes.
+    pub fn digest(&self) -> Digest {
+        self.linked.digest
+    }
+
+    /// Size of the component, bytes.
+    pub fn size(&self) -> usize {
+        self.linked.size
+    }
+
+    /// The grants that it was admitted with.
+    pub fn grants(&self) -> &Grants {
+        &self.linked.grants
+    }
+
+    /// The points that it exports, in the order of the contract.
+    pub fn exports(&self) -> &[HookPoint] {
+        &self.linked.surface.exports
+    }
+
+    /// Whether it exports `point`.
+    pub fn has(&self, point: HookPoint) -> bool {
+        self.linked.has(point)
+    }
+
+    /// Its imports, as they are written in the component.
+    pub fn imports(&self) -> &[String] {
+        &self.linked.surface.imports
+    }
+
+    /// The capabilities among them.
+    pub fn capabilities(&self) -> &[Capability] {
+        &self.linked.surface.capabilities
+    }
+
+    /// The tools that it defined with empty settings.
+    pub fn tools(&self) -> &[ToolDefinition] {
+        &self.tools
+    }
+
+    /// The trial calls, with what came back.
+    pub fn canary(&self) -> &[CanaryCall] {
+        &self.canary
+    }
+}
+
+/// Admits the component `bytes` for these grants, or says why not. What was admitted before
+/// with the same grants is not compiled again.
+pub async fn admit(
+    engine: &Engine,
+    bytes: &[u8],
+    grants: &Grants,
+    options: &AdmissionOptions,
+) -> Result<Arc<Admitted>, AdmissionError> {
+    let digest = Digest::of(bytes);
+    if let Some(admitted) = engine.cached(digest, grants) {
+        scan(digest, bytes, &options.forbidden)?;
+        return Ok(admitted);
+    }
+    let fail =
+        |step, what: String, help: &str| AdmissionError { step, plugin: digest, what, help: help.to_owned() };
+    let limits = engine.shared_limits();
+    if bytes.len() > limits.component_bytes {
+        let what = format!("has {} bytes, limit {} bytes", bytes.len(), limits.component_bytes);
+        return Err(fail(Step::Size, what, "build it for size and strip debug information"));
+    }
+    let surface = surface(digest, bytes)?;
+    check_grants(digest, &surface, grants)?;
+
+    let component =
+        compile(engine, bytes, &options.compile_in, options.compile_caps).await.map_err(|why| {
+            let help = "make functions smaller and fewer; generated code is the usual cause";
+            fail(Step::Compile, format!("could not be compiled: {why}"), help)
+        })?;
+    let (pre, indices) = link(engine, &component, &surface, grants).map_err(|error| {
+        let help = "build it against the contract in `wit/` again";
+        fail(Step::Contract, format!("does not fit the contract: {error:#}"), help)
+    })?;
+    // Pages of memory that all instances share are made now, not in the first episode.
+    component.initialize_copy_on_write_image().map_err(|error| {
+        fail(Step::Compile, format!("could not be loaded: {error:#}"), "free some memory")
+    })?;
+
+    let (size, grants) = (bytes.len(), grants.clone());
+    let linked = Arc::new(Linked { digest, size, grants, surface, pre, indices, limits });
+    let CanaryResult { tools, calls } = canary::run(&linked, "{}").await?;
+    scan(digest, bytes, &options.forbidden)?;
+
+    let admitted = Arc::new(Admitted { linked, tools, canary: calls });
+    engine.keep(&admitted);
+    Ok(admitted)
+}
+
+/// The tools of an admitted plugin under these settings (JSON), after the trial calls of
+/// admission went well under them too.
+pub(crate) async fn with_settings(
+    admitted: &Arc<Admitted>,
+    settings: &str,
+) -> Result<Vec<ToolDefinition>, AdmissionError> {
+    match settings {
+        "{}" => Ok(admitted.tools.clone()),
+        _ => Ok(canary::run(&admitted.linked, settings).await?.tools),
+    }
+}
+
+/// Checks all imports once; what is not granted is not linked.
+fn link(
+    engine: &Engine,
+    component: &wasmtime::component::Component,
+    surface: &Surface,
+    grants: &Grants,
+) -> wasmtime::Result<(InstancePre<PluginState>, ExportIndices)> {
+    let mut linker = Linker::new(engine.wasm());
+    wasi::link(&mut linker)?;
+    capabilities::link(&mut linker, grants)?;
+    let pre = linker.instantiate_pre(component)?;
+    let indices = ExportIndices::new(&pre, &surface.exports)?;
+    Ok((pre, indices))
+}
+
+/// Refuses a component that holds a string it must not know. Strings under 8 bytes would be
+/// found by chance and are passed over.
+fn scan(digest: Digest, bytes: &[u8], forbidden: &[String]) -> Result<(), AdmissionError> {
+    let found = forbidden.iter().find(|string| {
+        let needle = string.as_bytes();
+        needle.len() >= 8 && memmem(bytes, needle)
+    });
+    match found {
+        None => Ok(()),
+        Some(string) => Err(AdmissionError {
+            step: Step::Scan,
+            plugin: digest,
+            what: format!("holds the string `{string}`, which belongs to a task or its tests"),
+            help: "write what holds for every task; a plugin must not know one by name".to_owned(),
+        }),
+    }
+}
+
+/// Whether `needle` is in `bytes`.
+fn memmem(bytes: &[u8], needle: &[u8]) -> bool {
+    let first = needle[0];
+    let mut rest = bytes;
+    while let Some(at) = rest.iter().position(|byte| *byte == first) {
+        if rest[at..].starts_with(needle) {
+            return true;
+        }
+        rest = &rest[at + 1..];
+    }
+    false
+}

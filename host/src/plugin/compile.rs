@@ -1,0 +1,151 @@
+//! Where and under which caps is a component compiled?
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use wasmtime::component::Component;
+
+use super::engine::{self, Engine};
+
+/// Where Cranelift runs. It is not built to withstand hostile input: a small module can keep it
+/// busy for minutes.
+#[derive(Clone, Debug, Default)]
+pub enum CompileIn {
+    /// In this process. On a time-out the admission fails, but the thread goes on to its end:
+    /// for tests and for components that are trusted.
+    #[default]
+    ThisProcess,
+    /// In a child process with caps on CPU time, memory and wall-clock time. The program is
+    /// called with `args`, then the path of the component, then the path to write to, and ends
+    /// by calling [`compile_child`].
+    Child { program: PathBuf, args: Vec<OsString> },
+}
+
+/// Caps of one compilation.
+#[derive(Clone, Copy, Debug)]
+pub struct CompileCaps {
+    /// Wall-clock and CPU time. Default 60 s.
+    pub time: Duration,
+    /// Address space of the child process. Default 4 GiB.
+    pub memory_bytes: u64,
+}
+
+impl Default for CompileCaps {
+    fn default() -> Self {
+        Self { time: Duration::from_secs(60), memory_bytes: 4 << 30 }
+    }
+}
+
+/// Compiles `bytes`; the error is what went wrong, after "could not be compiled: ".
+pub(super) async fn compile(
+    engine: &Engine,
+    bytes: &[u8],
+    place: &CompileIn,
+    caps: CompileCaps,
+) -> Result<Component, String> {
+    let (engine, bytes, place) = (engine.clone(), bytes.to_vec(), place.clone());
+    engine.count_compiled();
+    let work = tokio::task::spawn_blocking(move || match place {
+        CompileIn::ThisProcess => {
+            Component::from_binary(engine.wasm(), &bytes).map_err(|error| format!("{error:#}"))
+        }
+        CompileIn::Child { program, args } => {
+            in_child(&bytes, &program, &args, caps).and_then(|native| load(&engine, &native))
+        }
+    });
+    // The child keeps to its own caps and needs a moment to be cleaned up.
+    match tokio::time::timeout(caps.time + Duration::from_secs(5), work).await {
+        Ok(Ok(component)) => component,
+        Ok(Err(error)) => Err(format!("the compiler broke down: {error}")),
+        Err(_) => Err(format!("it took longer than {} s", caps.time.as_secs())),
+    }
+}
+
+/// Loads native code that our own child just wrote into a folder that only we can write.
+fn load(engine: &Engine, native: &[u8]) -> Result<Component, String> {
+    // SAFETY: the bytes were written by `compile_child` of this same program into a private
+    // temporary folder, and were never anywhere else. The engine checks version and settings.
+    let component = unsafe { Component::deserialize(engine.wasm(), native) };
+    component.map_err(|error| format!("the compiled code does not load: {error:#}"))
+}
+
+/// The work of the child process: reads a component from `input`, writes native code to
+/// `output`. The error is for the parent, on standard error.
+pub fn compile_child(input: &Path, output: &Path) -> Result<(), String> {
+    let bytes = fs::read(input).map_err(|error| format!("cannot read the component: {error}"))?;
+    let wasm = wasmtime::Engine::new(&engine::config()).map_err(|error| format!("{error:#}"))?;
+    let native = wasm.precompile_component(&bytes).map_err(|error| format!("{error:#}"))?;
+    fs::write(output, native).map_err(|error| format!("cannot write the native code: {error}"))
+}
+
+fn in_child(bytes: &[u8], program: &Path, args: &[OsString], caps: CompileCaps) -> Result<Vec<u8>, String> {
+    let trouble = |what: &str, error: io::Error| format!("{what}: {error}");
+    let dir = tempfile::tempdir().map_err(|error| trouble("cannot make a folder", error))?;
+    let (input, output) = (dir.path().join("in.wasm"), dir.path().join("out.native"));
+    let messages = dir.path().join("messages");
+    fs::write(&input, bytes).map_err(|error| trouble("cannot write the component", error))?;
+    let stderr = fs::File::create(&messages).map_err(|error| trouble("cannot make a file", error))?;
+
+    let mut command = Command::new(program);
+    command.args(args).arg(&input).arg(&output).env_clear();
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+    let cpu = caps.time.as_secs().max(1);
+    // SAFETY: between fork and exec only `setrlimit` is called, which is async-signal-safe.
+    unsafe {
+        command.pre_exec(move || {
+            cap(libc::RLIMIT_CPU, cpu)?;
+            cap(libc::RLIMIT_AS, caps.memory_bytes)?;
+            cap(libc::RLIMIT_CORE, 0)
+        });
+    }
+    let mut child =
+        command.spawn().map_err(|error| trouble(&format!("cannot start `{}`", program.display()), error))?;
+    let end = Instant::now() + caps.time;
+    let status = loop {
+        match child.try_wait().map_err(|error| trouble("cannot wait for the compiler", error))? {
+            Some(status) => break status,
+            None if Instant::now() >= end => {
+                // It may have ended in between; either way it is gone after `wait`.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("it took longer than {} s", caps.time.as_secs()));
+            }
+            None => std::thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    if status.success() {
+        return fs::read(&output).map_err(|error| trouble("the compiler left nothing", error));
+    }
+    Err(ended(status, &messages, caps))
+}
+
+/// Why the child ended without native code.
+fn ended(status: ExitStatus, messages: &Path, caps: CompileCaps) -> String {
+    if status.signal() == Some(libc::SIGXCPU) || status.signal() == Some(libc::SIGKILL) {
+        return format!("it took longer than {} s", caps.time.as_secs());
+    }
+    let said = fs::read(messages).unwrap_or_default();
+    let said = String::from_utf8_lossy(&said);
+    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("").trim();
+    if said.contains("memory allocation of") || status.signal() == Some(libc::SIGABRT) {
+        return format!("it needed more than {} MiB of memory", caps.memory_bytes >> 20);
+    }
+    match status.code() {
+        Some(code) => format!("the compiler ended with code {code}: {last}"),
+        None => format!("the compiler was stopped by {status}: {last}"),
+    }
+}
+
+fn cap(what: libc::__rlimit_resource_t, limit: u64) -> io::Result<()> {
+    let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+    // SAFETY: a plain system call on a local value.
+    match unsafe { libc::setrlimit(what, &limit) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,199 @@
+//! Do the bytes of a component keep to the contract: what do they export, what do they import?
+
+use wasmparser::{Encoding, Parser, Payload, Validator, WasmFeatures};
+
+use super::admission::{AdmissionError, Step};
+use super::grants::{Capability, Grants};
+use super::points::HookPoint;
+use super::wasi;
+use crate::store::Digest;
+
+/// Version of the package `tandem:harness` that this host speaks.
+const VERSION: &str = "0.1.0";
+/// Interfaces of the contract that only have types; they need no grant.
+const TYPES_ONLY: [&str; 2] = ["types", "workspace-types"];
+
+/// What a component exports and imports, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Surface {
+    /// Points of the contract, in its order.
+    pub exports: Vec<HookPoint>,
+    /// Capabilities of the contract.
+    pub capabilities: Vec<Capability>,
+    /// All imports as they are written.
+    pub imports: Vec<String>,
+}
+
+/// Parses and validates, then checks every import and export against the contract.
+pub(super) fn surface(digest: Digest, bytes: &[u8]) -> Result<Surface, AdmissionError> {
+    let fail = |step, what: String, help: String| AdmissionError { step, plugin: digest, what, help };
+    kind(bytes).map_err(|(what, help)| fail(Step::Parse, what.to_owned(), help.to_owned()))?;
+    Validator::new_with_features(features()).validate_all(bytes).map_err(|error| {
+        let what = format!("is not a valid component: {} (at byte {})", error.message(), error.offset());
+        fail(Step::Parse, what, "build it again; the file may be cut or use a feature that is off".into())
+    })?;
+    let (imports, exports) = names(bytes).map_err(|error| {
+        fail(Step::Parse, format!("cannot be read: {error}"), "build it again".to_owned())
+    })?;
+
+    let mut surface = Surface { imports, ..Surface::default() };
+    for export in &exports {
+        match harness_interface(export) {
+            None => continue,
+            Some((name, version)) => match HookPoint::named(name) {
+                Some(point) if version == VERSION => surface.exports.push(point),
+                Some(_) => {
+                    let what = format!("exports `{export}`, but the contract is version {VERSION}");
+                    return Err(fail(Step::Contract, what, other_version()));
+                }
+                None => {
+                    let what = format!("exports `{export}`, which is no point of the contract");
+                    return Err(fail(Step::Contract, what, format!("the points are {}", points())));
+                }
+            },
+        }
+    }
+    surface.exports.sort();
+    if surface.exports.is_empty() {
+        let what = "exports no point of the contract".to_owned();
+        return Err(fail(Step::Contract, what, format!("export at least one of {}", points())));
+    }
+    for import in &surface.imports {
+        let Some((name, version)) = harness_interface(import) else {
+            if is_linked_wasi(import) {
+                continue;
+            }
+            let what = format!("imports `{import}`, which no plugin gets");
+            return Err(fail(Step::Contract, what, instead_of(import)));
+        };
+        if version != VERSION {
+            let what = format!("imports `{import}`, but the contract is version {VERSION}");
+            return Err(fail(Step::Contract, what, other_version()));
+        }
+        match name.parse::<Capability>() {
+            Ok(capability) => surface.capabilities.push(capability),
+            Err(_) if TYPES_ONLY.contains(&name) => {}
+            Err(_) => {
+                let what = format!("imports `{import}`, which is no capability of the contract");
+                let help = format!("the capabilities are {}", Grants::all());
+                return Err(fail(Step::Contract, what, help));
+            }
+        }
+    }
+    surface.capabilities.sort();
+    Ok(surface)
+}
+
+/// Refuses an import that was not granted, with the line to add.
+pub(super) fn check_grants(digest: Digest, surface: &Surface, grants: &Grants) -> Result<(), AdmissionError> {
+    let Some(missing) = surface.capabilities.iter().find(|wanted| !grants.has(**wanted)) else {
+        return Ok(());
+    };
+    let needed = grants.iter().chain(surface.capabilities.iter().copied()).collect::<Grants>();
+    Err(AdmissionError {
+        step: Step::Grants,
+        plugin: digest,
+        what: format!("imports `tandem:harness/{missing}@{VERSION}` without the grant `{missing}`"),
+        help: format!(
+            "put `grants = {}` into the plugin's entry in the harness manifest, or build the plugin without it",
+            needed.to_toml()
+        ),
+    })
+}
+
+/// What the bytes are when they are no component: what and help.
+fn kind(bytes: &[u8]) -> Result<(), (&'static str, &'static str)> {
+    const BUILD: &str = "build it for the target `wasm32-wasip2`, which makes a component";
+    if bytes.is_empty() {
+        return Err(("is empty", BUILD));
+    }
+    if wasmtime::Engine::detect_precompiled(bytes).is_some() {
+        return Err((
+            "is precompiled native code",
+            "give the `.wasm` file; native code from outside is never loaded",
+        ));
+    }
+    if !bytes.starts_with(b"\0asm") {
+        return Err(("is not WebAssembly", BUILD));
+    }
+    if Parser::is_core_wasm(bytes) {
+        return Err((
+            "is a core module, not a component",
+            "build it for the target `wasm32-wasip2`, or let the forge componentise it",
+        ));
+    }
+    Ok(())
+}
+
+/// What the engine has on. Kept in step with the settings in `engine`.
+fn features() -> WasmFeatures {
+    let off = WasmFeatures::THREADS
+        | WasmFeatures::SHARED_EVERYTHING_THREADS
+        | WasmFeatures::MULTI_MEMORY
+        | WasmFeatures::MEMORY64
+        | WasmFeatures::EXCEPTIONS
+        | WasmFeatures::GC
+        | WasmFeatures::FUNCTION_REFERENCES
+        | WasmFeatures::CM_ASYNC;
+    WasmFeatures::default() & !off
+}
+
+/// Names of the imports and exports at the top of a component.
+fn names(bytes: &[u8]) -> wasmparser::Result<(Vec<String>, Vec<String>)> {
+    let (mut imports, mut exports) = (Vec::new(), Vec::new());
+    let mut depth = 0_usize;
+    for payload in Parser::new(0).parse_all(bytes) {
+        match payload? {
+            Payload::Version { encoding: Encoding::Component | Encoding::Module, .. } => depth += 1,
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::ComponentImportSection(section) if depth == 1 => {
+                for import in section {
+                    imports.push(import?.name.name.to_owned());
+                }
+            }
+            Payload::ComponentExportSection(section) if depth == 1 => {
+                for export in section {
+                    exports.push(export?.name.name.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok((imports, exports))
+}
+
+/// `log` and `0.1.0` of `tandem:harness/log@0.1.0`.
+fn harness_interface(name: &str) -> Option<(&str, &str)> {
+    let rest = name.strip_prefix("tandem:harness/")?;
+    Some(rest.split_once('@').unwrap_or((rest, "")))
+}
+
+fn is_linked_wasi(import: &str) -> bool {
+    let (name, version) = import.split_once('@').unwrap_or((import, ""));
+    wasi::INTERFACES.contains(&name) && version.starts_with("0.2.")
+}
+
+/// What to do instead of an import that no plugin gets.
+fn instead_of(import: &str) -> String {
+    let package = import.split('/').next().unwrap_or(import);
+    match package {
+        "wasi:filesystem" => {
+            "files of the task are reached through `tandem:harness/workspace-read` and `tandem:harness/workspace-write`; remove what opens files itself"
+        }
+        "wasi:sockets" | "wasi:http" | "wasi:tls" => "a plugin has no network; remove what uses it",
+        "wasi:cli" | "wasi:io" | "wasi:clocks" | "wasi:random" => {
+            "of these WASI packages only version 0.2 is there; build for the target `wasm32-wasip2`"
+        }
+        _ => "a plugin may import the capabilities of `tandem:harness` and WASI 0.2 cli, io, clocks and random",
+    }
+    .to_owned()
+}
+
+fn other_version() -> String {
+    format!("build the plugin against `tandem:harness@{VERSION}`")
+}
+
+fn points() -> String {
+    let names: Vec<_> = HookPoint::ALL.iter().map(|point| format!("`{}`", point.name())).collect();
+    names.join(", ")
+}

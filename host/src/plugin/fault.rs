@@ -1,0 +1,106 @@
+//! What went wrong inside a plugin? Always a fault, never a decision (contract rule 3).
+
+use std::time::Duration;
+
+use wasmtime::Trap;
+use wasmtime_wasi::I32Exit;
+
+use super::state::PluginState;
+
+/// A fault of a plugin in one call. The text goes on after "it".
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PluginFault {
+    #[error("ran out of fuel: it used all of its {limit} units in one call")]
+    Fuel { limit: u64 },
+    #[error("ran too long: {} ms of its own time in one call, limit {} ms", .used.as_millis(), .limit.as_millis())]
+    Deadline { used: Duration, limit: Duration },
+    #[error("did not come back: its call was cut off after {} s of wall-clock time", .limit.as_secs())]
+    Wall { limit: Duration },
+    #[error("asked for too much memory: {asked} bytes, limit {limit} bytes")]
+    Memory { asked: usize, limit: usize },
+    #[error("asked for too large a table: {asked} elements, limit {limit} elements")]
+    Table { asked: usize, limit: usize },
+    #[error("handed over too much at once: more than {limit} bytes")]
+    Output { limit: usize },
+    #[error("made too many host calls: {made} in one call, limit {limit}")]
+    HostCalls { made: u32, limit: u32 },
+    #[error("waited too long for `{call}`: the host gave up after {} ms", .limit.as_millis())]
+    HostCall { call: &'static str, limit: Duration },
+    #[error("exited with code {code}{}", said(.output))]
+    Exit { code: i32, output: String },
+    #[error("trapped: {trap}{}", said(.output))]
+    Trap { trap: String, output: String },
+    #[error("returned a wrong value: {what}")]
+    WrongValue { what: String },
+    #[error("does not export `{point}`")]
+    NotExported { point: &'static str },
+    #[error("could not be started: {why}")]
+    Start { why: String },
+}
+
+/// The end of what it wrote to standard error: most languages put their panic message there.
+fn said(output: &str) -> String {
+    match output.trim() {
+        "" => String::new(),
+        text => format!("; it wrote: {text}"),
+    }
+}
+
+impl PluginFault {
+    /// What an author can do about it.
+    pub fn help(&self) -> &'static str {
+        match self {
+            Self::Fuel { .. } | Self::Deadline { .. } | Self::Wall { .. } => {
+                "do less in one call; look for a loop that does not end"
+            }
+            Self::Memory { .. } | Self::Table { .. } => {
+                "keep less in memory; look for a buffer that only grows"
+            }
+            Self::Output { .. } => "return less; cut long text before it is returned",
+            Self::HostCalls { .. } => "ask for more at once; keep what was read",
+            Self::HostCall { .. } => "ask for less in one host call, or give `exec` a shorter time",
+            Self::Exit { .. } => "return from the function; a plugin does not exit",
+            Self::Trap { .. } => {
+                "handle every input, an empty workspace and missing files too, and return instead of panicking"
+            }
+            Self::WrongValue { .. } => "return a value of the form that the contract in `wit/` asks for",
+            Self::NotExported { .. } => "call a point that the plugin exports",
+            Self::Start { .. } => "build the plugin against the contract in `wit/` again",
+        }
+    }
+}
+
+/// Faults that the host itself raises while the guest runs; they travel as an error through
+/// the engine.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Raised(pub PluginFault);
+
+/// What an error of the engine means. `fuel` is what the call was given.
+pub(super) fn classify(error: &wasmtime::Error, state: &PluginState, fuel: u64) -> PluginFault {
+    if let Some(Raised(fault)) = error.downcast_ref() {
+        return fault.clone();
+    }
+    let trap = error.downcast_ref::<Trap>();
+    if trap == Some(&Trap::OutOfFuel) {
+        return PluginFault::Fuel { limit: fuel };
+    }
+    if let Some(fault) = state.limiter.refused() {
+        return fault;
+    }
+    let output = state.stdio.tail();
+    if let Some(I32Exit(code)) = error.downcast_ref() {
+        return PluginFault::Exit { code: *code, output };
+    }
+    if let Some(trap) = trap {
+        let trap = trap.to_string();
+        let trap = trap.strip_prefix("wasm trap: ").unwrap_or(&trap).to_owned();
+        return PluginFault::Trap { trap, output };
+    }
+    // The engine's type for this one is private.
+    let cause = error.root_cause().to_string();
+    if cause.contains("fuel allocated for hostcalls has been exhausted") {
+        return PluginFault::Output { limit: state.limits.output_bytes };
+    }
+    PluginFault::WrongValue { what: cause }
+}
