@@ -83,3 +83,15 @@ def clock_12(hour):
     """Return an hour as 12 am, 1 pm, ..."""
     half = "am" if hour < 12 else "pm"
     return f"{(hour - 1) % 12 + 1} {half}"
+
+
+@entry('work_days(["mon", "sat", "tue"])', 'work_days(["sun"])', 'work_days([])', uses=("is_weekend",))
+def work_days(days):
+    """Return how many days are not of the weekend."""
+    return sum(1 for day in days if not is_weekend(day))
+
+
+@entry('same_quarter(1, 3)', 'same_quarter(3, 4)', 'same_quarter(12, 10)', uses=("quarter",))
+def same_quarter(first, second):
+    """Tell if two months are of one quarter."""
+    return quarter(first) == quarter(second)

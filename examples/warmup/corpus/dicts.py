@@ -103,3 +103,27 @@ def sorted_by_value(table):
 def nested_sum(table):
     """Return a dict from key to the sum of its list."""
     return {key: sum(values) for key, values in table.items()}
+
+
+@entry('smallest_key({"b": 1, "a": 2})', 'smallest_key({})', 'smallest_key({"z": 0})')
+def smallest_key(table):
+    """Return the first key of the alphabet; "" for no keys."""
+    if not table:
+        return ""
+    return min(table)
+
+
+@entry('value_range({"a": 3, "b": 8})', 'value_range({})', 'value_range({"x": 5})')
+def value_range(table):
+    """Return [least, most] of the values; [0, 0] for none."""
+    if len(table) == 0:
+        return [0, 0]
+    return [min(table.values()), max(table.values())]
+
+
+@entry('increment({"a": 1}, "a")', 'increment({"a": 1}, "b")', 'increment({}, "x")')
+def increment(counts, key):
+    """Return the counts with one more of a key; a new key is left out."""
+    if key not in counts:
+        return counts
+    return {**counts, key: counts[key] + 1}

@@ -106,3 +106,31 @@ def streak(results):
         run = run + 1 if result == 1 else 0
         best = max(best, run)
     return best
+
+
+@entry('grades({"Al": 95, "Bo": 70})', 'grades({})', 'grades({"Cy": 12})', uses=("grade",))
+def grades(points):
+    """Return a dict from name to grade."""
+    return {name: grade(value) for name, value in points.items()}
+
+
+@entry('entry_fees([5, 30])', 'entry_fees([])', 'entry_fees([70, 12])', uses=("ticket_price",))
+def entry_fees(ages):
+    """Return the price of the tickets of a group."""
+    return sum(ticket_price(age) for age in ages)
+
+
+@entry('win_rate(3, 4)', 'win_rate(0, 0)', 'win_rate(5, 5)')
+def win_rate(wins, games):
+    """Return the share of games won; 0 for no games."""
+    if games == 0:
+        return 0
+    return wins / games
+
+
+@entry('next_player(["a", "b"], 0)', 'next_player(["a", "b"], 1)', 'next_player([], 0)')
+def next_player(players, turn):
+    """Return who comes after a turn; None for no players."""
+    if not players:
+        return None
+    return players[(turn + 1) % len(players)]

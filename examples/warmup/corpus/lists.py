@@ -256,3 +256,44 @@ def merge_sorted(left, right):
     if left[0] <= right[0]:
         return left[:1] + merge_sorted(left[1:], right)
     return right[:1] + merge_sorted(left, right[1:])
+
+
+@entry('highest([3, 8])', 'highest([])', 'highest([-2])')
+def highest(values):
+    """Return the largest value; 0 for none."""
+    if not values:
+        return 0
+    return max(values)
+
+
+@entry('head_and_rest([1, 2, 3])', 'head_and_rest([])', 'head_and_rest(["a"])')
+def head_and_rest(items):
+    """Return [first item, others]; [None, []] for none."""
+    if not items:
+        return [None, []]
+    return [items[0], items[1:]]
+
+
+@entry('most_common([1, 2, 2])', 'most_common([])', 'most_common(["a", "b"])')
+def most_common(items):
+    """Return the item that is there most often; None for none."""
+    if not items:
+        return None
+    return max(items, key=items.count)
+
+
+@entry('shares([1, 3])', 'shares([0, 0])', 'shares([5])')
+def shares(values):
+    """Return each value over the sum; all 0 when the sum is 0."""
+    whole = sum(values)
+    if whole == 0:
+        return [0] * len(values)
+    return [value / whole for value in values]
+
+
+@entry('average_gap([1, 3, 8])', 'average_gap([4])', 'average_gap([])')
+def average_gap(values):
+    """Return the mean step between neighbours; 0 for under two."""
+    if len(values) < 2:
+        return 0
+    return (values[-1] - values[0]) / (len(values) - 1)

@@ -78,3 +78,17 @@ def turn_right(way):
 def count_cells(rows):
     """Return how many # a map has."""
     return sum(row.count("#") for row in rows)
+
+
+@entry('walk([0, 0], ["up", "up"])', 'walk([3, 1], ["left"])', 'walk([2, 2], [])', uses=("move",))
+def walk(point, ways):
+    """Return the point after some steps."""
+    for way in ways:
+        point = move(point, way)
+    return point
+
+
+@entry('floor_space([[3, 4], [1, 2]])', 'floor_space([])', 'floor_space([[5, 5]])', uses=("area",))
+def floor_space(rooms):
+    """Return the area of all rooms; a room is [width, height]."""
+    return sum(area(width, height) for width, height in rooms)

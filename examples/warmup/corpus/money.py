@@ -94,3 +94,39 @@ def months_to_save(goal, monthly):
         kept += monthly
         months += 1
     return months
+
+
+@entry('price_list({"pen": 3, "ink": 2.5})', 'price_list({})', 'price_list({"cup": 10})', uses=("money",))
+def price_list(prices):
+    """Return one text "name: $1.00" for each name."""
+    return [f"{name}: {money(price)}" for name, price in prices.items()]
+
+
+@entry('parcel_costs([50, 600])', 'parcel_costs([])', 'parcel_costs([100, 101])', uses=("postage",))
+def parcel_costs(weights):
+    """Return the postage of all parcels."""
+    return sum(postage(weight) for weight in weights)
+
+
+@entry('unit_price(6, 3)', 'unit_price(5, 0)', 'unit_price(1, 4)')
+def unit_price(price, pieces):
+    """Return the price of one piece; None when there are none."""
+    if pieces == 0:
+        return None
+    return price / pieces
+
+
+@entry('take_out(10, 4)', 'take_out(3, 5)', 'take_out(8, 8)')
+def take_out(balance, amount):
+    """Return the new balance; no change when there is too little."""
+    if amount > balance:
+        return balance
+    return balance - amount
+
+
+@entry('pay_rate(100, 8)', 'pay_rate(90, 0)', 'pay_rate(0, 5)')
+def pay_rate(pay, hours):
+    """Return the pay of an hour; 0 for no hours."""
+    if hours <= 0:
+        return 0
+    return pay / hours

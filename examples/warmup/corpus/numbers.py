@@ -175,3 +175,15 @@ def square_root(number):
 def wrap_angle(degrees):
     """Return an angle from 0 up to but not 360."""
     return degrees % 360
+
+
+@entry('binary_width(5)', 'binary_width(8)', 'binary_width(0)', uses=("to_binary",))
+def binary_width(number):
+    """Return how many binary digits a number has."""
+    return len(to_binary(number))
+
+
+@entry('largest_digit_sum([19, 23])', 'largest_digit_sum([5])', 'largest_digit_sum([111, 40])', uses=("digit_sum",))
+def largest_digit_sum(numbers):
+    """Return the largest sum of digits of some numbers."""
+    return max(digit_sum(number) for number in numbers)

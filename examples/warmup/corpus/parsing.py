@@ -111,3 +111,15 @@ def retry_delays(tries, first=1):
         delays.append(first)
         first = first * 2
     return delays
+
+
+@entry('int_sum(["1", "x", "5"])', 'int_sum([])', 'int_sum(["7"])', uses=("to_int",))
+def int_sum(texts):
+    """Return the sum of the texts that are numbers."""
+    return sum(to_int(text) for text in texts)
+
+
+@entry('all_balanced(["()", "(())"])', 'all_balanced(["("])', 'all_balanced(["()", ")("])', uses=("balanced",))
+def all_balanced(texts):
+    """Tell if all texts are balanced."""
+    return all(balanced(text) for text in texts)

@@ -224,3 +224,62 @@ def key_value(line):
     if not found:
         return [key.strip(), "yes"]
     return [key.strip(), value.strip()]
+
+
+@entry('palindromes(["anna", "bob", "cat"])', 'palindromes(["dog"])', 'palindromes(["Otto", "x"])', uses=("is_palindrome",))
+def palindromes(words):
+    """Return the words that read the same backwards."""
+    return [word for word in words if is_palindrome(word)]
+
+
+@entry('amounts({"cat": 2, "dog": 1})', 'amounts({})', 'amounts({"egg": 0})', uses=("plural",))
+def amounts(counts):
+    """Return counts and nouns as "2 cats, 1 dog"."""
+    return ", ".join(plural(noun, count) for noun, count in counts.items())
+
+
+@entry('extensions(["a.txt", "b.py"])', 'extensions(["README"])', 'extensions(["x.c", "y.h", "z.c"])', uses=("extension",))
+def extensions(names):
+    """Return the extensions of files, sorted, with repeats."""
+    return sorted(extension(name) for name in names)
+
+
+@entry('last_word("to be")', 'last_word("")', 'last_word("one")')
+def last_word(text):
+    """Return the last word; "" for no text."""
+    if not text:
+        return ""
+    return text.split()[-1]
+
+
+@entry('letter_at("abc", 1)', 'letter_at("abc", 3)', 'letter_at("", 0)')
+def letter_at(text, index):
+    """Return the letter at an index, or "" past the end."""
+    if index >= len(text):
+        return ""
+    return text[index]
+
+
+@entry('average_length(["a", "bcd"])', 'average_length([])', 'average_length(["xy"])')
+def average_length(words):
+    """Return the mean length of words; 0 for none."""
+    if len(words) == 0:
+        return 0
+    return sum(len(word) for word in words) / len(words)
+
+
+@entry('first_capital("ada")', 'first_capital("")', 'first_capital("B")')
+def first_capital(word):
+    """Return the first letter as a capital; "?" for no word."""
+    if word == "":
+        return "?"
+    return word[0].upper()
+
+
+@entry('bar(3, 6)', 'bar(1, 0)', 'bar(5, 5)')
+def bar(done, full):
+    """Return ten marks, # for the part done; none when full is 0."""
+    if full == 0:
+        return ""
+    marks = 10 * done // full
+    return "#" * marks + "-" * (10 - marks)
