@@ -305,15 +305,35 @@ fn module_gives(tree: &impl Tree, file: &str, text: &str, name: &str) -> bool {
             })
 }
 
-/// `from module import name` of a module of the work tree that has no such name.
+/// `from module import name` of a module of the work tree that has no such name,
+/// or of a module that its package does not have.
 fn wrong_import(tree: &impl Tree, file: &File, line: &str) -> Option<String> {
     let (module, names) = line.trim().strip_prefix("from ")?.split_once(" import ")?;
-    let (module_path, text) = module_file(tree, file.path, module.trim())?;
+    let module = module.trim();
+    let Some((module_path, text)) = module_file(tree, file.path, module) else {
+        return is_missing(tree, file.path, module).then(|| format!("there is no module `{module}`"));
+    };
     let names = names.trim().trim_start_matches('(').trim_end_matches([')', '\\']);
     let missing = names.split(',').filter_map(|name| name.split_whitespace().next()).find(|name| {
-        name.chars().all(is_word) && !name.starts_with("__") && !module_gives(tree, &module_path, &text, name)
+        let is_plain = name.chars().all(is_word) && !name.starts_with("__");
+        is_plain && !module_gives(tree, &module_path, &text, name)
     })?;
-    Some(format!("`{missing}` is imported from `{}`, but {module_path} has no such name", module.trim()))
+    Some(format!("`{missing}` is imported from `{module}`, but {module_path} has no such name"))
+}
+
+/// Whether a module that has no file is really missing: its package is in the work
+/// tree, and the name is not one that a build step makes, such as `_version`.
+fn is_missing(tree: &impl Tree, path: &str, module: &str) -> bool {
+    let (package, name) = match module.rsplit_once('.') {
+        Some(("", name)) => (".", name),
+        Some((package, name)) => (package, name),
+        None => return false,
+    };
+    if name.is_empty() || name.starts_with('_') || module.starts_with("..") {
+        return false;
+    }
+    let found = module_file(tree, path, package);
+    found.is_some_and(|(file, text)| file.ends_with("__init__.py") && !module_gives(tree, &file, &text, name))
 }
 
 /// `module.name(…)` of an imported module of the work tree that has no such name.
@@ -578,6 +598,8 @@ mod tests {
         check("from pkg.util import (clean)", &[]);
         check("from . import util", &[]);
         check("from numpy import whatever", &[]);
+        check("from numpy.linalg import whatever", &[]);
+        check("from ._version import version", &[]);
         check("from ..other import thing", &[]);
         check("from shapes import *", &[]);
         // In a package an absolute import is not the neighbour of the same name.

@@ -185,12 +185,11 @@ fn not_found(path: &str, content: &str, old: &str) -> String {
         }
     }
     let wanted = trimmed.iter().max_by_key(|line| line.len()).copied().unwrap_or_default();
-    let nearest = lines
-        .iter()
-        .enumerate()
-        .max_by_key(|(index, line)| (likeness(wanted, line.trim()), std::cmp::Reverse(*index)));
+    let alike = |line: &str| likeness(wanted, line.trim());
+    let nearest =
+        lines.iter().enumerate().max_by_key(|(index, line)| (alike(line), std::cmp::Reverse(*index)));
     match nearest {
-        Some((index, line)) if likeness(wanted, line.trim()) >= 50 => format!(
+        Some((index, line)) if alike(line).0 >= 50 => format!(
             "`old` is not in {path}. The nearest line is {}:\n{line}\nCopy the text exactly as it is in the file.",
             index + 1
         ),
@@ -198,22 +197,23 @@ fn not_found(path: &str, content: &str, old: &str) -> String {
     }
 }
 
-/// How alike two lines are, in percent: shared pairs of characters (the Dice coefficient).
-fn likeness(a: &str, b: &str) -> usize {
+/// How much of `wanted` is in a line, and how alike the two are, both in percent of
+/// pairs of neighbouring characters (the second is the Dice coefficient).
+fn likeness(wanted: &str, line: &str) -> (usize, usize) {
     let pairs = |text: &str| -> Vec<(char, char)> { text.chars().zip(text.chars().skip(1)).collect() };
-    let (a, mut b) = (pairs(a), pairs(b));
-    let total = a.len() + b.len();
-    if total == 0 {
-        return 0;
+    let (wanted, mut line) = (pairs(wanted), pairs(line));
+    let total = wanted.len() + line.len();
+    if wanted.is_empty() {
+        return (0, 0);
     }
     let mut shared = 0;
-    for pair in a {
-        if let Some(found) = b.iter().position(|other| *other == pair) {
-            b.swap_remove(found);
+    for pair in &wanted {
+        if let Some(found) = line.iter().position(|other| other == pair) {
+            line.swap_remove(found);
             shared += 1;
         }
     }
-    200 * shared / total
+    (100 * shared / wanted.len(), 200 * shared / total)
 }
 
 /// The line, counted from 1, in which a byte stands.
@@ -313,6 +313,13 @@ mod tests {
             FILE,
             Err(
                 "`old` is not in a.py, but these lines differ from it only in white space. Copy them exactly:\ndef twice(x):\n    return x + x",
+            ),
+        );
+        check(
+            r#"{"command":"replace","path":"a.py","old":"x * x","new":"x"}"#,
+            FILE,
+            Err(
+                "`old` is not in a.py. The nearest line is 6:\n    return x + x\nCopy the text exactly as it is in the file.",
             ),
         );
         check(
