@@ -2,3 +2,4 @@
 //! checkpoints on Burn. It knows nothing of plugins, tasks or the files of a run.
 
 pub mod objective;
+pub mod optimizer;
