@@ -1,5 +1,11 @@
 //! Tandem's trainer: policy models, generation, objectives, learner and
 //! checkpoints on Burn. It knows nothing of plugins, tasks or the files of a run.
 
+pub mod model;
 pub mod objective;
 pub mod optimizer;
+pub mod tokenizer;
+pub mod weights;
+
+#[cfg(test)]
+mod testing;
