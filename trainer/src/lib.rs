@@ -1,6 +1,7 @@
 //! Tandem's trainer: policy models, generation, objectives, learner and
 //! checkpoints on Burn. It knows nothing of plugins, tasks or the files of a run.
 
+pub mod checkpoint;
 pub mod model;
 pub mod objective;
 pub mod optimizer;
