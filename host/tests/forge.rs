@@ -564,7 +564,7 @@ fn a_missing_program_is_named_with_the_command_that_installs_it() {
         ForgeConfig { rustc: "/nowhere/rustc".into(), ..config() },
         expect![[r#"
         the Rust compiler (`/nowhere/rustc`) cannot be run: No such file or directory (os error 2)
-        help: install Rust with rustup (https://rustup.rs), then: rustup target add wasm32-wasip2"#]],
+        help: install Rust with rustup, then: rustup target add wasm32-wasip2"#]],
     );
     check(
         ForgeConfig { bwrap: "/nowhere/bwrap".into(), ..config() },

@@ -52,7 +52,7 @@ impl Toolchain {
 fn ask(rustc: &Path, arguments: &[&str]) -> Result<String, ForgeError> {
     let missing = |why: String| ForgeError::Toolchain {
         what: format!("the Rust compiler (`{}`) cannot be run: {why}", rustc.display()),
-        help: format!("install Rust with rustup (https://rustup.rs), then: rustup target add {TARGET}"),
+        help: format!("install Rust with rustup, then: rustup target add {TARGET}"),
     };
     let output = Command::new(rustc).args(arguments).output().map_err(|error| missing(error.to_string()))?;
     if !output.status.success() {
