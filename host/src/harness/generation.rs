@@ -170,6 +170,11 @@ impl Lease {
         EpisodeHooks::new(self.clone(), seed, workspace)
     }
 
+    #[cfg(test)]
+    pub(super) fn watch(&self) -> std::sync::Weak<Generation> {
+        Arc::downgrade(&self.0)
+    }
+
     pub(super) fn generation(&self) -> &Generation {
         &self.0
     }

@@ -132,6 +132,7 @@ impl EpisodeHooks {
         pieces
     }
 
+    /// All notes in order; the first stop ends the chain, and observers hear of it as `stopped`.
     pub async fn on_model_call(&mut self, context: &Context) -> ModelCallEffect {
         const POINT: HookPoint = HookPoint::OnModelCall;
         let mut notes = Vec::new();
@@ -233,7 +234,7 @@ impl EpisodeHooks {
         pieces
     }
 
-    /// What plugins do about a repetition that the host saw.
+    /// What plugins do about a repetition that the host saw; as [`Self::on_model_call`].
     pub async fn on_loop(&mut self, context: &Context, repetition: Repetition) -> ModelCallEffect {
         const POINT: HookPoint = HookPoint::OnLoop;
         let mut notes = Vec::new();

@@ -137,13 +137,10 @@ impl HarnessManifest {
     /// Parses a manifest in TOML. `file` names it in errors.
     pub fn from_toml(file: &str, text: &str) -> Result<Self, HarnessError> {
         toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or(0, |span| text[..span.start].lines().count().max(1));
-            let line = match error.span() {
-                // At the start of a line, the text before it ends with the line above.
-                Some(span) if text[..span.start].ends_with('\n') => line + 1,
-                _ => line,
-            };
-            HarnessError::Manifest { file: file.to_owned(), line, what: error.message().to_owned() }
+            let line = error.span().map_or(0, |span| text[..span.start].matches('\n').count() + 1);
+            // A value that parses itself brings its own help; one is enough.
+            let what = error.message().lines().next().unwrap_or_default().to_owned();
+            HarnessError::Manifest { file: file.to_owned(), line, what }
         })
     }
 

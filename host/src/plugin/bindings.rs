@@ -214,15 +214,16 @@ impl TryFrom<guest::tools::ToolOutput> for ToolOutput {
     }
 }
 
-/// Parses what a plugin calls a JSON object.
+/// Parses what has to be a JSON object.
 fn json_object(what: &str, json: &str) -> Result<serde_json::Value, PluginFault> {
-    let wrong = |why: String| PluginFault::WrongValue { what: format!("{what} {why}") };
-    let value: serde_json::Value =
-        serde_json::from_str(json).map_err(|error| wrong(format!("are not JSON: {error}")))?;
-    if !value.is_object() {
-        return Err(wrong("are not a JSON object".to_owned()));
+    let wrong = |why: &dyn std::fmt::Display| PluginFault::WrongValue {
+        what: format!("{what} should be a JSON object: {why}"),
+    };
+    let value: serde_json::Value = serde_json::from_str(json).map_err(|error| wrong(&error))?;
+    match value.is_object() {
+        true => Ok(value),
+        false => Err(wrong(&"it is another JSON value")),
     }
-    Ok(value)
 }
 
 impl From<WorkspaceError> for host::workspace_types::WorkspaceError {

@@ -171,6 +171,7 @@ impl Instance {
         call!(self, tools, Tools, Some(context), call_call(wit, name, &arguments))?.try_into()
     }
 
+    /// Text for its section of the first prompt.
     pub async fn on_episode_start(
         &mut self,
         context: &Context,
@@ -186,6 +187,7 @@ impl Instance {
         Ok(effect.map(NoteOrStop::from))
     }
 
+    /// Text instead of the corrective text.
     pub async fn on_format_error(
         &mut self,
         context: &Context,
@@ -202,6 +204,7 @@ impl Instance {
         )
     }
 
+    /// Other arguments, or a refusal.
     pub async fn on_tool_call(
         &mut self,
         context: &Context,
@@ -212,6 +215,7 @@ impl Instance {
         effect.map(RewriteOrRefuse::try_from).transpose()
     }
 
+    /// Text after the result or instead of it.
     pub async fn on_tool_result(
         &mut self,
         context: &Context,
@@ -229,6 +233,7 @@ impl Instance {
         Ok(effect.map(AnnotateOrReplace::from))
     }
 
+    /// A note about a repetition, or a stop.
     pub async fn on_loop(
         &mut self,
         context: &Context,
@@ -239,6 +244,7 @@ impl Instance {
         Ok(effect.map(NoteOrStop::from))
     }
 
+    /// A message that defers the submission.
     pub async fn on_submit(
         &mut self,
         context: &Context,
@@ -248,7 +254,7 @@ impl Instance {
         call!(self, on_submit, OnSubmit, Some(context), call_on_submit(wit, &submission))
     }
 
-    /// An index that is in range.
+    /// The candidate to hand in: an index that is in range.
     pub async fn on_choose_patch(
         &mut self,
         context: &Context,
@@ -266,6 +272,7 @@ impl Instance {
         }
     }
 
+    /// Whether to hand in the work tree.
     pub async fn on_limit(
         &mut self,
         context: &Context,
@@ -276,6 +283,7 @@ impl Instance {
         call!(self, on_limit, OnLimit, Some(context), call_on_limit(wit, limit.into(), &patch))
     }
 
+    /// Tells it of an event; there is no answer.
     pub async fn observe(
         &mut self,
         context: &Context,

@@ -149,7 +149,7 @@ mod tests {
         fs::write(store.path(&digest), b"wrong").unwrap();
         let error = store.get(&digest).unwrap_err();
         expect![[r#"
-            `BLOBS/f0ff7292695abda24fcc0a294045a9ade6bfc6aa56da62c2a70ec3d92a30ba68` should hold sha256:f0ff7292695abda24fcc0a294045a9ade6bfc6aa56da62c2a70ec3d92a30ba68 but holds sha256:8810ad581e59f2bc3928b261707a71308f7e139eb04820366dc4d5c18d980225
+            `BLOBS/27042f4e6eca7d0b2a7ee4026df2ecfa51d3339e6d122aa099118ecd8563bad9` should hold sha256:27042f4e6eca7d0b2a7ee4026df2ecfa51d3339e6d122aa099118ecd8563bad9 but holds sha256:8810ad581e59f2bc3928b261707a71308f7e139eb04820366dc4d5c18d980225
             help: the file was damaged or changed; delete it and put the blob into the store again"#]]
         .assert_eq(&said(error, &store));
         store.put(b"right").unwrap();

@@ -1,0 +1,1 @@
+"""Numbers sorted out."""

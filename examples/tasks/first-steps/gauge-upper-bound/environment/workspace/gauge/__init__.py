@@ -1,0 +1,1 @@
+"""Readings of gauges."""

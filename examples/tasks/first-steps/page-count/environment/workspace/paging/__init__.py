@@ -1,0 +1,1 @@
+"""Lists cut into pages."""

@@ -1,0 +1,258 @@
+//! How does a program run with nothing of this machine in reach?
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use super::error::ForgeError;
+
+/// Most bytes that are kept of standard error; the rest is read and dropped.
+const OUTPUT_CAP: usize = 4 << 20;
+
+/// One program in bubblewrap: own user, mount, process, network, IPC and host
+/// name spaces; no network, no `/proc`, no environment but its own, no new
+/// privileges; only the given paths. Works as root and as an ordinary user.
+///
+/// There is no cap on processes: RLIMIT_NPROC counts all processes of the user,
+/// and nothing of a plugin runs in a build.
+pub(super) struct Sandbox {
+    bwrap: PathBuf,
+    mounts: Vec<String>,
+    environment: Vec<(String, String)>,
+    limits: Limits,
+}
+
+/// What the program may use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Wall time. CPU time of each process has twice that, and 2 s.
+    pub time: Duration,
+    /// Bytes of address space of each process.
+    pub memory: u64,
+    /// Bytes of one written file.
+    pub file: u64,
+}
+
+/// How the program ended.
+pub(super) struct Ended {
+    pub status: ExitStatus,
+    pub stderr: Vec<u8>,
+    pub seconds: f64,
+    /// Stopped at the limit of wall or CPU time.
+    pub timed_out: bool,
+}
+
+impl Sandbox {
+    pub fn new(bwrap: &Path, limits: Limits) -> Self {
+        let mut sandbox =
+            Self { bwrap: bwrap.to_owned(), mounts: Vec::new(), environment: Vec::new(), limits };
+        // The loader and the C library.
+        for dir in ["/lib", "/lib64"] {
+            sandbox.mount(&["--ro-bind-try", dir, dir]);
+        }
+        sandbox.mount(&["--dev", "/dev", "--size", "268435456", "--tmpfs", "/tmp"]);
+        sandbox.env("TMPDIR", "/tmp");
+        sandbox
+    }
+
+    fn mount(&mut self, arguments: &[&str]) {
+        self.mounts.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+    }
+
+    /// Shows `outside` at `inside`, for reading.
+    pub fn read_only(&mut self, outside: &Path, inside: &str) -> &mut Self {
+        self.mount(&["--ro-bind", &outside.to_string_lossy(), inside]);
+        self
+    }
+
+    /// Shows the folder `outside` at `inside`, for reading and writing.
+    pub fn writable(&mut self, outside: &Path, inside: &str) -> &mut Self {
+        self.mount(&["--bind", &outside.to_string_lossy(), inside]);
+        self
+    }
+
+    pub fn env(&mut self, name: &str, value: &str) -> &mut Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Runs `program` in the folder `dir` of the sandbox until it ends or its time is up.
+    pub fn run(&self, dir: &str, program: &[&str]) -> Result<Ended, ForgeError> {
+        let mut command = Command::new(&self.bwrap);
+        command
+            .args([
+                "--unshare-all",
+                "--unshare-user",
+                "--disable-userns",
+                "--die-with-parent",
+                "--new-session",
+            ])
+            .args([
+                "--cap-drop",
+                "ALL",
+                "--uid",
+                "1000",
+                "--gid",
+                "1000",
+                "--hostname",
+                "forge",
+                "--clearenv",
+            ])
+            .args(&self.mounts);
+        for (name, value) in &self.environment {
+            command.args(["--setenv", name, value]);
+        }
+        command.args(["--remount-ro", "/", "--chdir", dir, "--"]).args(program);
+        command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+
+        let limits = self.limits;
+        // SAFETY: only setrlimit is called between fork and exec, which is safe there.
+        unsafe { command.pre_exec(move || set_limits(limits)) };
+
+        let start = Instant::now();
+        let mut child = command.spawn().map_err(|error| ForgeError::Toolchain {
+            what: format!("bubblewrap (`{}`) cannot be started: {error}", self.bwrap.display()),
+            help: "apt-get install bubblewrap".into(),
+        })?;
+        let stderr = drain(child.stderr.take());
+        let (status, killed) = self.wait(&mut child, start)?;
+        let seconds = start.elapsed().as_secs_f64();
+        // The pipe closes with the last process of the name space, and that one is gone.
+        let stderr = stderr.join().unwrap_or_default();
+        let timed_out = killed || ended_by(&status, libc::SIGXCPU);
+        Ok(Ended { status, stderr, seconds, timed_out })
+    }
+
+    /// Waits; kills the whole process name space at the time limit: bubblewrap
+    /// is the parent of its first process, and that one dies with its parent.
+    fn wait(&self, child: &mut Child, start: Instant) -> Result<(ExitStatus, bool), ForgeError> {
+        let failed = |error| super::source::io("wait for", &self.bwrap, error);
+        let mut pause = Duration::from_millis(1);
+        loop {
+            if let Some(status) = child.try_wait().map_err(failed)? {
+                return Ok((status, false));
+            }
+            if start.elapsed() >= self.limits.time {
+                child.kill().map_err(failed)?;
+                return Ok((child.wait().map_err(failed)?, true));
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Whether a process ended by `signal`. Bubblewrap reports its child's as 128 + signal.
+pub(super) fn ended_by(status: &ExitStatus, signal: i32) -> bool {
+    use std::os::unix::process::ExitStatusExt;
+    status.signal() == Some(signal) || status.code() == Some(128 + signal)
+}
+
+fn set_limits(limits: Limits) -> std::io::Result<()> {
+    // The wall clock decides; this is for the case that nobody is left to look at it.
+    let cpu = 2 * limits.time.as_secs() + 2;
+    for (resource, value) in [
+        (libc::RLIMIT_AS, limits.memory),
+        (libc::RLIMIT_CPU, cpu),
+        (libc::RLIMIT_FSIZE, limits.file),
+        (libc::RLIMIT_CORE, 0),
+        (libc::RLIMIT_NOFILE, 256),
+    ] {
+        let limit = libc::rlimit { rlim_cur: value, rlim_max: value };
+        // SAFETY: `limit` lives through the call.
+        if unsafe { libc::setrlimit(resource, &limit) } != 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Reads a stream to its end in a thread of its own, keeping the first [`OUTPUT_CAP`] bytes.
+fn drain(stream: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        let Some(mut stream) = stream else { return kept };
+        let mut block = [0; 16 << 10];
+        while let Ok(count @ 1..) = stream.read(&mut block) {
+            let room = OUTPUT_CAP - kept.len();
+            kept.extend_from_slice(&block[..count.min(room)]);
+        }
+        kept
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Runs a script with everything in `/usr` in reach, which a build does not have.
+    fn run(script: &str, limits: Limits, prepare: impl Fn(&mut Sandbox)) -> (String, Ended) {
+        let mut sandbox = Sandbox::new(Path::new("bwrap"), limits);
+        sandbox.read_only(Path::new("/usr"), "/usr").env("PATH", "/usr/bin");
+        prepare(&mut sandbox);
+        let ended = sandbox.run("/tmp", &["/usr/bin/bash", "-c", &format!("exec >&2\n{script}")]).unwrap();
+        (String::from_utf8_lossy(&ended.stderr).into_owned(), ended)
+    }
+
+    const LIMITS: Limits = Limits { time: Duration::from_secs(10), memory: 1 << 30, file: 1 << 20 };
+
+    #[test]
+    fn nothing_of_this_machine_is_in_reach() {
+        let secret = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(secret.path(), "the secret").unwrap();
+        let script = format!(
+            "cat {} /etc/passwd; ls /proc /root /home; env | sort; echo x > /usr/x; echo x > /x; id -u; hostname",
+            secret.path().display()
+        );
+        let (text, _) = run(&script, LIMITS, |_| {});
+        assert!(!text.contains("the secret") && !text.contains("root:"), "{text}");
+        assert!(
+            text.contains("/etc/passwd: No such file") && text.contains("'/proc': No such file"),
+            "{text}"
+        );
+        assert!(
+            text.contains("/usr/x: Read-only file system") && text.contains("/x: Read-only file system"),
+            "{text}"
+        );
+        assert!(!text.contains("HOME=") && !text.contains("CARGO"), "{text}");
+        assert!(text.contains("1000\nforge\n"), "{text}");
+    }
+
+    #[test]
+    fn a_loopback_listener_of_the_host_is_not_reached() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (text, _) = run(&format!("echo hello > /dev/tcp/127.0.0.1/{port}"), LIMITS, |_| {});
+        assert!(text.contains("Connection refused") || text.contains("unreachable"), "{text}");
+        assert!(listener.accept().is_err());
+    }
+
+    #[test]
+    fn a_time_out_ends_every_process_of_the_sandbox() {
+        let shared = tempfile::tempdir().unwrap();
+        let limits = Limits { time: Duration::from_millis(500), ..LIMITS };
+        let script = "(setsid bash -c 'sleep 1; touch /out/alive' &) ; sleep 60";
+        let (_, ended) = run(script, limits, |sandbox| _ = sandbox.writable(shared.path(), "/out"));
+        assert!(ended.timed_out && ended.seconds < 5.0, "{} s", ended.seconds);
+        std::thread::sleep(Duration::from_millis(1_500));
+        assert!(!shared.path().join("alive").exists());
+    }
+
+    #[test]
+    fn memory_cpu_time_and_files_are_capped() {
+        let (text, _) = run("dd if=/dev/zero of=/dev/null bs=2G count=1", LIMITS, |_| {});
+        assert!(text.contains("memory exhausted"), "{text}");
+
+        let (text, _) = run("head -c 2000000 /dev/zero > /tmp/big; wc -c < /tmp/big", LIMITS, |_| {});
+        assert!(text.contains("1048576"), "{text}");
+
+        let limits = Limits { time: Duration::from_secs(1), ..LIMITS };
+        let (text, ended) = run("ulimit -t; while :; do :; done", limits, |_| {});
+        assert!(ended.timed_out && text == "4\n", "{text}");
+    }
+}

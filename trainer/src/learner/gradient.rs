@@ -1,0 +1,230 @@
+//! What is the gradient of a step?
+
+use burn::prelude::*;
+
+use super::batch::{MicroBatch, Row, pack};
+use super::{LearnerConfig, Sample, head};
+use crate::model::CausalLm;
+use crate::objective::{Objective, Rows, effective_sample_size, importance_correction, kl_penalty};
+use crate::optimizer::StepGradients;
+
+/// What a step wants of the log-probabilities.
+pub(super) enum Aim<'a> {
+    /// Cross entropy.
+    Supervised,
+    /// A policy gradient; `before` holds ℓ_θ of every token before the step, for objectives that
+    /// need statistics of the whole step.
+    Policy { objective: Objective, before: Option<&'a [Vec<f32>]> },
+}
+
+/// Everything that the backward passes of a step leave.
+pub(super) struct Pass {
+    pub gradients: StepGradients,
+    /// The trained tokens in the order of the lists below.
+    pub rows: Vec<Row>,
+    /// One tensor a chunk, to be read in one go at the end of the step.
+    pub logp: Vec<Tensor<1>>,
+    pub entropy: Vec<Tensor<1>>,
+    pub limited: Vec<Tensor<1>>,
+    pub loss: Vec<Tensor<1>>,
+}
+
+/// The gradient of `Σ weight · loss / denominator` over all samples.
+pub(super) fn gradient(
+    model: &CausalLm,
+    samples: &[Sample],
+    config: &LearnerConfig,
+    aim: &Aim,
+    denominator: f64,
+    device: &Device,
+) -> Pass {
+    let mut pass = Pass {
+        gradients: StepGradients::new(),
+        rows: Vec::new(),
+        logp: Vec::new(),
+        entropy: Vec::new(),
+        limited: Vec::new(),
+        loss: Vec::new(),
+    };
+    let statistics = Statistics::of(samples, aim);
+    for batch in pack(samples, config.micro_batch_tokens, config.pad_to_multiple_of) {
+        let selected = trained_hidden(model, &batch, device);
+        let values = selected.clone().inner();
+        let mut by_hidden = Vec::new();
+        for (chunk, start) in batch.rows.chunks(config.head_rows).zip((0..).step_by(config.head_rows)) {
+            let hidden = values.clone().slice_dim(0, start..start + chunk.len());
+            let terms = Terms::new(chunk, samples, config, aim, &statistics, denominator, device);
+            let mut left = None;
+            let out = head::pull_back(model, hidden, targets(chunk, device), |logp| {
+                let (loss, limited, by_logp) = terms.differentiate(logp, aim, config);
+                left = Some((loss, limited));
+                by_logp
+            });
+            let mut gradients = out.gradients;
+            pass.gradients.accumulate(model, &mut gradients);
+            pass.logp.push(out.logp);
+            pass.entropy.push(out.entropy);
+            by_hidden.push(out.by_hidden);
+            if let Some((loss, limited)) = left {
+                pass.loss.push(loss);
+                pass.limited.push(limited);
+            }
+        }
+        // Into the layers: the gradient of Σ hidden · constant by the hidden states is the
+        // constant. Without a graph only the head is trained, and it has its gradient already.
+        if selected.is_tracked() {
+            let mut gradients = (selected * Tensor::cat(by_hidden, 0)).sum().backward();
+            pass.gradients.accumulate(model, &mut gradients);
+        }
+        pass.rows.extend(batch.rows);
+    }
+    pass
+}
+
+/// ℓ_θ of the trained tokens of each sample, aligned with its ids; 0 where the mask is false.
+pub(super) fn logprobs(
+    model: &CausalLm,
+    samples: &[Sample],
+    config: &LearnerConfig,
+    device: &Device,
+) -> Vec<Vec<f32>> {
+    let mut all: Vec<Vec<f32>> = samples.iter().map(|sample| vec![0.0; sample.ids.len()]).collect();
+    let (mut rows, mut read) = (Vec::new(), Vec::new());
+    for batch in pack(samples, config.micro_batch_tokens, config.pad_to_multiple_of) {
+        let selected = trained_hidden(model, &batch, device);
+        for (chunk, start) in batch.rows.chunks(config.head_rows).zip((0..).step_by(config.head_rows)) {
+            let hidden = selected.clone().slice_dim(0, start..start + chunk.len());
+            read.push(head::logprobs(model, hidden, targets(chunk, device)));
+        }
+        rows.extend(batch.rows);
+    }
+    for (row, value) in rows.iter().zip(super::step::read_all(read)) {
+        all[row.sample][row.position] = value;
+    }
+    all
+}
+
+/// The final hidden states of the trained rows, `[rows, hidden size]`.
+fn trained_hidden(model: &CausalLm, batch: &MicroBatch, device: &Device) -> Tensor<2> {
+    let shape = [batch.sequences, batch.width];
+    let ids = Tensor::<2, Int>::from_data(TensorData::new(batch.ids.clone(), shape), device);
+    let hidden = model.hidden(ids);
+    let width = hidden.dims()[2];
+    let flat: Vec<i32> = batch.rows.iter().map(|row| row.flat as i32).collect();
+    let flat = Tensor::<1, Int>::from_data(TensorData::new(flat, [batch.rows.len()]), device);
+    hidden.reshape([batch.sequences * batch.width, width]).select(0, flat)
+}
+
+fn targets(rows: &[Row], device: &Device) -> Tensor<1, Int> {
+    let ids: Vec<i32> = rows.iter().map(|row| row.target as i32).collect();
+    Tensor::from_data(TensorData::new(ids, [rows.len()]), device)
+}
+
+/// Numbers of the whole step that the loss of one token may depend on.
+struct Statistics {
+    effective_sample_size: f64,
+    /// Mean log-ratio of each sample; empty where no objective asks.
+    sequence_log_ratio: Vec<f32>,
+}
+
+impl Statistics {
+    fn of(samples: &[Sample], aim: &Aim) -> Self {
+        let Aim::Policy { before: Some(before), .. } = aim else {
+            return Self { effective_sample_size: 1.0, sequence_log_ratio: Vec::new() };
+        };
+        let log_ratios: Vec<Vec<f64>> = samples
+            .iter()
+            .zip(*before)
+            .map(|(sample, logp)| {
+                let old = sample.old_logprobs.as_ref().unwrap_or(&sample.logprobs);
+                let trained =
+                    (0..sample.ids.len()).filter(|position| sample.mask[*position] && sample.weight > 0.0);
+                trained.map(|position| f64::from(logp[position]) - f64::from(old[position])).collect()
+            })
+            .collect();
+        let means =
+            log_ratios.iter().map(|sample| (sample.iter().sum::<f64>() / sample.len().max(1) as f64) as f32);
+        Self {
+            sequence_log_ratio: means.collect(),
+            effective_sample_size: effective_sample_size(log_ratios.into_iter().flatten()),
+        }
+    }
+}
+
+/// The constants of a chunk of rows.
+struct Terms {
+    /// `weight · correction / denominator`.
+    weight: Tensor<1>,
+    /// For a policy step: what the objective reads, and ℓ_reference for a KL penalty.
+    policy: Option<(Rows, Option<Tensor<1>>)>,
+}
+
+impl Terms {
+    fn new(
+        rows: &[Row],
+        samples: &[Sample],
+        config: &LearnerConfig,
+        aim: &Aim,
+        statistics: &Statistics,
+        denominator: f64,
+        device: &Device,
+    ) -> Self {
+        let column = |value: &dyn Fn(&Sample, &Row) -> f32| -> Tensor<1> {
+            let values: Vec<f32> = rows.iter().map(|row| value(&samples[row.sample], row)).collect();
+            Tensor::from_data(TensorData::new(values, [rows.len()]), device)
+        };
+        let weight = |sample: &Sample| f64::from(sample.weight) / denominator;
+        if let Aim::Supervised = aim {
+            return Self { weight: column(&|sample, _| weight(sample) as f32), policy: None };
+        }
+        let correction = |sample: &Sample, row: &Row| match &sample.old_logprobs {
+            Some(old) => {
+                let sampler = sample.logprobs[row.position];
+                importance_correction(old[row.position], sampler, config.correction_cap)
+            }
+            None => 1.0,
+        };
+        let old = |sample: &Sample, row: &Row| {
+            sample.old_logprobs.as_ref().unwrap_or(&sample.logprobs)[row.position]
+        };
+        let reference = |sample: &Sample, row: &Row| {
+            sample.reference_logprobs.as_ref().map_or(0.0, |list| list[row.position])
+        };
+        let sequence = &statistics.sequence_log_ratio;
+        let rows = Rows {
+            old: column(&old),
+            advantage: column(&|sample, _| sample.advantage),
+            sequence_log_ratio: (!sequence.is_empty()).then(|| column(&|_, row| sequence[row.sample])),
+            effective_sample_size: statistics.effective_sample_size as f32,
+        };
+        let reference = (config.kl_coefficient > 0.0).then(|| column(&reference));
+        let weight = column(&|sample, row| (weight(sample) * f64::from(correction(sample, row))) as f32);
+        Self { weight, policy: Some((rows, reference)) }
+    }
+
+    /// The summed loss `[1]`, the cut flags `[rows]` and the loss's gradient by `logp`.
+    fn differentiate(
+        &self,
+        logp: Tensor<1>,
+        aim: &Aim,
+        config: &LearnerConfig,
+    ) -> (Tensor<1>, Tensor<1>, Tensor<1>) {
+        let leaf = logp.autodiff().require_grad();
+        let (mut loss, mut limited) = (leaf.clone().neg(), leaf.clone().inner().zeros_like());
+        if let (Aim::Policy { objective, .. }, Some((rows, reference))) = (aim, &self.policy) {
+            let token = objective.token_loss(leaf.clone(), rows);
+            loss = token.loss;
+            limited = token.limited.inner();
+            if let Some(reference) = reference {
+                loss = loss + kl_penalty(leaf.clone(), reference.clone(), config.kl_coefficient);
+            }
+        }
+        let loss = (loss * self.weight.clone()).sum();
+        let mut gradients = loss.backward();
+        let by_logp = match leaf.grad_remove(&mut gradients) {
+            Some(gradient) => gradient,
+            None => leaf.inner().zeros_like(),
+        };
+        (loss.inner(), limited, by_logp)
+    }
+}

@@ -1,0 +1,73 @@
+//! What are the log-probabilities of the trained tokens, and what do they send back to the model?
+//!
+//! The head makes `[rows, vocabulary]` matrices, the largest of a step. They are made for a few
+//! rows at a time, outside the graph of the layers: the gradient of each row's log-probability is
+//! written down directly, `∂ℓ/∂logits = onehot(target) − softmax(logits)`, and the rows' gradients
+//! enter the layers in one piece.
+
+use burn::prelude::*;
+use burn::tensor::activation::softmax;
+use burn::tensor::{Gradients, IndexingUpdateOp};
+
+use crate::model::CausalLm;
+
+/// What the head says about some rows; each tensor is `[rows]`, without a graph.
+pub(super) struct Reading {
+    /// Log-probability of the target.
+    pub logp: Tensor<1>,
+    /// Entropy of the distribution, in nats.
+    pub entropy: Tensor<1>,
+    /// The distribution, `[rows, vocabulary]`.
+    probabilities: Tensor<2>,
+}
+
+fn read(logits: Tensor<2>, targets: &Tensor<2, Int>) -> Reading {
+    let probabilities = softmax(logits.clone(), 1);
+    let peak = logits.clone().max_dim(1);
+    // log Σ exp(x) = max x − log(max p): as exact as subtracting the maximum, with two passes
+    // less over the matrix.
+    let normaliser: Tensor<2> = peak - probabilities.clone().max_dim(1).log();
+    let logp = logits.clone().gather(1, targets.clone()) - normaliser.clone();
+    let entropy = normaliser - (probabilities.clone() * logits).sum_dim(1);
+    Reading { logp: logp.squeeze_dim(1), entropy: entropy.squeeze_dim(1), probabilities }
+}
+
+/// Log-probabilities of `targets` after the final hidden states `[rows, width]`, without gradient.
+pub(super) fn logprobs(model: &CausalLm, hidden: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
+    read(model.logits(hidden), &targets.unsqueeze_dim(1)).logp
+}
+
+/// What one chunk of rows leaves for the optimiser and the report.
+pub(super) struct Chunk {
+    pub logp: Tensor<1>,
+    pub entropy: Tensor<1>,
+    /// Gradient of the loss by the hidden states, `[rows, width]`.
+    pub by_hidden: Tensor<2>,
+    /// Gradients by the head's own parameters, if they are trained.
+    pub gradients: Gradients,
+}
+
+/// Runs the head on `hidden` (`[rows, width]`, without a graph) and pulls the loss back.
+///
+/// `by_logp` gets the rows' log-probabilities and gives the gradient of the loss by each.
+pub(super) fn pull_back(
+    model: &CausalLm,
+    hidden: Tensor<2>,
+    targets: Tensor<1, Int>,
+    by_logp: impl FnOnce(Tensor<1>) -> Tensor<1>,
+) -> Chunk {
+    let hidden = hidden.autodiff().require_grad();
+    let logits = model.logits(hidden.clone());
+    let targets: Tensor<2, Int> = targets.unsqueeze_dim(1);
+    let Reading { logp, entropy, probabilities } = read(logits.clone().inner(), &targets);
+    let by_logp: Tensor<2> = by_logp(logp.clone()).unsqueeze_dim(1);
+    let by_logits =
+        (probabilities * by_logp.clone().neg()).scatter(1, targets, by_logp, IndexingUpdateOp::Add);
+    // The gradient of Σ logits · constant by the logits is the constant.
+    let mut gradients = (logits * by_logits).sum().backward();
+    let by_hidden = match hidden.grad_remove(&mut gradients) {
+        Some(gradient) => gradient,
+        None => hidden.inner().zeros_like(),
+    };
+    Chunk { logp, entropy, by_hidden, gradients }
+}

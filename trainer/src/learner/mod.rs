@@ -1,0 +1,22 @@
+//! The learner: turns samples into an update of the policy.
+//!
+//! It knows nothing of episodes, tasks or rewards: a [`Sample`] is token ids, a mask of what the
+//! policy sampled, and an advantage.
+
+mod batch;
+mod config;
+mod error;
+mod gradient;
+mod head;
+mod report;
+mod sample;
+mod state;
+mod step;
+#[cfg(test)]
+mod tests;
+
+pub use config::LearnerConfig;
+pub use error::LearnError;
+pub use report::{Ratios, StepReport};
+pub use sample::Sample;
+pub use step::Learner;

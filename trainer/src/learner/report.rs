@@ -1,0 +1,72 @@
+//! What happened in a step?
+
+use serde::{Deserialize, Serialize};
+
+use super::Sample;
+use super::batch::Row;
+
+/// The record of one optimiser step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepReport {
+    /// The loss before the step: nats a token for a supervised step with the default aggregation.
+    pub loss: f64,
+    /// Global L2 norm of the gradient, before it was clipped.
+    pub grad_norm: f64,
+    /// L2 norm of the change of all parameters together; over 0 shows that the policy moved.
+    pub update_norm: f64,
+    /// The learning rate of the step.
+    pub learning_rate: f64,
+    /// Trained tokens, without padding and context.
+    pub tokens: usize,
+    /// All tokens that went through the model, without padding.
+    pub context_tokens: usize,
+    /// Mean entropy of the policy at the trained tokens, in nats.
+    pub entropy: f64,
+    /// What only a policy step has.
+    pub ratios: Option<Ratios>,
+    /// Why nothing was changed, if so.
+    pub skipped: Option<String>,
+    /// Wall-clock time.
+    pub seconds: f64,
+}
+
+/// How far the policy stands from the one that sampled; means are over the trained tokens.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ratios {
+    /// Mean of `r = exp(ℓ_θ − ℓ_old)`.
+    pub mean_ratio: f64,
+    /// The largest `r`.
+    pub max_ratio: f64,
+    /// Share of tokens whose policy gradient the objective's bound cut.
+    pub clip_fraction: f64,
+    /// The k3 estimate `r − 1 − log r` of KL(old‖θ) on samples of old, in nats.
+    pub approx_kl: f64,
+    /// Mean of `|ℓ_θ − ℓ_sampler|`: on fresh samples, the mismatch of sampler and trainer.
+    pub logprob_gap: f64,
+}
+
+impl Ratios {
+    /// From the rows of the step in their order, ℓ_θ and the cut flags.
+    pub(super) fn measure(rows: &[Row], samples: &[Sample], logp: &[f32], limited: &[f32]) -> Self {
+        let count = rows.len().max(1) as f64;
+        let mut sum = Self {
+            mean_ratio: 0.0,
+            max_ratio: 0.0,
+            clip_fraction: limited.iter().map(|cut| f64::from(*cut)).sum::<f64>() / count,
+            approx_kl: 0.0,
+            logprob_gap: 0.0,
+        };
+        for (row, logp) in rows.iter().zip(logp) {
+            let sample = &samples[row.sample];
+            let sampler = sample.logprobs[row.position];
+            let old = sample.old_logprobs.as_ref().map_or(sampler, |old| old[row.position]);
+            let log_ratio = (f64::from(*logp) - f64::from(old)).clamp(-20.0, 20.0);
+            let ratio = log_ratio.exp();
+            sum.mean_ratio += ratio / count;
+            sum.max_ratio = sum.max_ratio.max(ratio);
+            sum.approx_kl += (ratio - 1.0 - log_ratio) / count;
+            sum.logprob_gap += (f64::from(*logp) - f64::from(sampler)).abs() / count;
+        }
+        sum
+    }
+}

@@ -1,0 +1,342 @@
+//! What does the policy say comes next?
+
+use burn::module::{Module, Param};
+use burn::tensor::module::embedding;
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+use super::layer::{DecoderLayer, load_norm};
+use super::lora::gaussian;
+use super::norm::RmsNorm;
+use super::projection::{host, parameter};
+use super::{LoraConfig, ModelConfig, RotaryTable};
+use crate::weights::{NamedTensors, WeightsError};
+
+const EMBEDDING: &str = "model.embed_tokens.weight";
+const FINAL_NORM: &str = "model.norm.weight";
+const HEAD: &str = "lm_head.weight";
+
+/// What is added to a score that must not count. Finite, so that a row in which
+/// nothing counts gives numbers and not NaN.
+pub(crate) const MASKED: f32 = -1e9;
+
+/// A causal language model of the Llama family.
+///
+/// As a Burn module it is visited, mapped, trained and moved like any other. All
+/// parameters train; after [`with_lora`](Self::with_lora) only the adapters do.
+#[derive(Module, Debug)]
+pub struct CausalLm {
+    /// `[vocabulary, hidden]`.
+    pub(crate) embedding: Param<Tensor<2>>,
+    pub(crate) layers: Vec<DecoderLayer>,
+    pub(crate) norm: RmsNorm,
+    /// `[hidden, vocabulary]`; none if the embedding serves as head too.
+    head: Option<Param<Tensor<2>>>,
+    #[module(skip)]
+    config: ModelConfig,
+    #[module(skip)]
+    pub(super) lora: Option<LoraConfig>,
+}
+
+impl CausalLm {
+    /// A policy with the given weights (Hugging Face names and layout), in the device's float type.
+    ///
+    /// # Errors
+    /// When a tensor is missing or has another shape than the configuration says. A
+    /// head that the configuration ties is not looked at.
+    pub fn from_tensors(
+        config: ModelConfig,
+        tensors: &NamedTensors,
+        device: &Device,
+    ) -> Result<Self, WeightsError> {
+        let (vocabulary, hidden) = (config.vocab_size, config.hidden_size);
+        let table = tensors.expect(EMBEDDING, &[vocabulary, hidden])?.clone();
+        let head = match config.tie_word_embeddings {
+            true => None,
+            false => Some(parameter(tensors.expect(HEAD, &[vocabulary, hidden])?.transposed(), device)),
+        };
+        let layers = (0..config.num_hidden_layers)
+            .map(|index| DecoderLayer::load(&config, tensors, index, device))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            embedding: parameter(table, device),
+            layers,
+            norm: load_norm(&config, tensors, FINAL_NORM, device)?,
+            head,
+            config,
+            lora: None,
+        })
+    }
+
+    /// A policy with random weights, the same for the same seed; for tests.
+    pub fn random(config: ModelConfig, seed: u64, device: &Device) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut tensors = NamedTensors::new("random weights");
+        for (name, shape) in config.shapes() {
+            // Larger than usual initial weights, so that tests meet decided distributions.
+            let mut tensor = gaussian(&mut random, &shape, 2.0 / (config.hidden_size as f64).sqrt());
+            if shape.len() == 1 {
+                tensor.data.iter_mut().for_each(|value| *value = 1.0 + 0.1 * *value);
+            }
+            tensors.insert(name, tensor);
+        }
+        match Self::from_tensors(config, &tensors, device) {
+            Ok(model) => model,
+            Err(error) => unreachable!("the weights were made to fit: {error}"),
+        }
+    }
+
+    /// The policy's shape.
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// The adapter's settings, if there is one.
+    pub fn lora(&self) -> Option<&LoraConfig> {
+        self.lora.as_ref()
+    }
+
+    /// The device that holds the weights.
+    pub fn device(&self) -> Device {
+        self.embedding.val().device()
+    }
+
+    /// The last hidden states, `[batch, tokens, hidden]`, after the final norm.
+    ///
+    /// `ids` are `[batch, tokens]`, padded on the right with any valid id: no token looks
+    /// at what comes after it, so padding changes nothing but its own rows. Ids must be
+    /// smaller than the vocabulary; a device does not check them.
+    pub fn hidden(&self, ids: Tensor<2, Int>) -> Tensor<3> {
+        let [_, tokens] = ids.dims();
+        let device = self.device();
+        let rotation = RotaryTable::new(&self.config, tokens, &device).all();
+        let causal = causal_bias(tokens, &device);
+        let mut x = embedding(self.embedding.val(), ids);
+        for layer in &self.layers {
+            x = layer.forward(x, &rotation, &causal);
+        }
+        self.norm.forward(x)
+    }
+
+    /// The logits of hidden states: `[rows, hidden]` to `[rows, vocabulary]`, in f32.
+    pub fn logits(&self, hidden: Tensor<2>) -> Tensor<2> {
+        hidden.matmul(self.head()).cast(DType::F32)
+    }
+
+    /// `[hidden, vocabulary]`.
+    pub(crate) fn head(&self) -> Tensor<2> {
+        match &self.head {
+            Some(head) => head.val(),
+            None => self.embedding.val().transpose(),
+        }
+    }
+
+    /// A copy for sampling: adapter folded in, no graph, on the plain device. It shares
+    /// unchanged weights with the original.
+    pub(crate) fn inference_copy(&self) -> Self {
+        let merged = if self.lora.is_some() { self.merged() } else { self.clone() };
+        merged.valid()
+    }
+
+    /// All weights in f32 under their Hugging Face names, in Hugging Face layout, with
+    /// the adapter folded in. A tied head is left out, as Hugging Face does.
+    pub fn named_tensors(&self) -> NamedTensors {
+        if self.lora.is_some() {
+            return self.merged().named_tensors();
+        }
+        let mut tensors = NamedTensors::new("the policy");
+        tensors.insert(EMBEDDING, host(self.embedding.val()));
+        for (index, layer) in self.layers.iter().enumerate() {
+            layer.store(&mut tensors, index);
+        }
+        tensors.insert(FINAL_NORM, host(self.norm.weight.val()));
+        if let Some(head) = &self.head {
+            tensors.insert(HEAD, host(head.val()).transposed());
+        }
+        tensors
+    }
+
+    /// The rotary table for positions `0..length`.
+    pub(crate) fn rotary_table(&self, length: usize) -> RotaryTable {
+        RotaryTable::new(&self.config, length, &self.device())
+    }
+}
+
+impl ModelConfig {
+    /// Names and shapes of the policy's weights, as Hugging Face has them.
+    pub fn shapes(&self) -> Vec<(String, Vec<usize>)> {
+        let hidden = self.hidden_size;
+        let query = self.num_attention_heads * self.head_dim;
+        let key = self.num_key_value_heads * self.head_dim;
+        let inner = self.intermediate_size;
+        let mut shapes = vec![(EMBEDDING.to_string(), vec![self.vocab_size, hidden])];
+        for layer in 0..self.num_hidden_layers {
+            let mut add = |name: &str, shape: &[usize]| {
+                shapes.push((format!("model.layers.{layer}.{name}.weight"), shape.to_vec()));
+            };
+            add("input_layernorm", &[hidden]);
+            add("self_attn.q_proj", &[query, hidden]);
+            add("self_attn.k_proj", &[key, hidden]);
+            add("self_attn.v_proj", &[key, hidden]);
+            add("self_attn.o_proj", &[hidden, query]);
+            add("post_attention_layernorm", &[hidden]);
+            add("mlp.gate_proj", &[inner, hidden]);
+            add("mlp.up_proj", &[inner, hidden]);
+            add("mlp.down_proj", &[hidden, inner]);
+        }
+        shapes.push((FINAL_NORM.to_string(), vec![hidden]));
+        if !self.tie_word_embeddings {
+            shapes.push((HEAD.to_string(), vec![self.vocab_size, hidden]));
+        }
+        shapes
+    }
+}
+
+/// `[1, 1, 1, tokens, tokens]`: 0 where a token may look, [`MASKED`] where it may not.
+fn causal_bias(tokens: usize, device: &Device) -> Tensor<5> {
+    let values: Vec<f32> = (0..tokens)
+        .flat_map(|from| (0..tokens).map(move |to| if to <= from { 0.0 } else { MASKED }))
+        .collect();
+    Tensor::from_data(TensorData::new(values, [1, 1, 1, tokens, tokens]), (device, DType::F32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::config::tests::tiny;
+
+    fn device() -> Device {
+        Device::flex()
+    }
+
+    fn ids(rows: &[&[i32]]) -> Tensor<2, Int> {
+        let values: Vec<i32> = rows.concat();
+        Tensor::from_data(TensorData::new(values, [rows.len(), rows[0].len()]), &device())
+    }
+
+    /// Logits of every token, `[rows · tokens, vocabulary]`.
+    fn logits(model: &CausalLm, rows: &[&[i32]]) -> Vec<f32> {
+        let hidden = model.hidden(ids(rows));
+        let [batch, tokens, width] = hidden.dims();
+        host(model.logits(hidden.reshape([batch * tokens, width]))).data
+    }
+
+    fn close(left: &[f32], right: &[f32], tolerance: f32) {
+        assert_eq!(left.len(), right.len());
+        let worst = left.iter().zip(right).map(|(left, right)| (left - right).abs()).fold(0.0, f32::max);
+        assert!(worst <= tolerance, "values differ by {worst}");
+    }
+
+    #[test]
+    fn no_token_sees_what_comes_after_it_or_in_another_row() {
+        let model = CausalLm::random(tiny(), 1, &device());
+        let one = logits(&model, &[&[5, 6, 7, 8]]);
+        let two = logits(&model, &[&[5, 6, 7, 8, 2, 2], &[9, 9, 9, 9, 9, 9]]);
+        close(&one, &two[..one.len()], 1e-5);
+        // And the test can fail: another token before changes what follows.
+        let other = logits(&model, &[&[4, 6, 7, 8]]);
+        let last = one.len() - 50;
+        assert!(one[last..].iter().zip(&other[last..]).any(|(a, b)| (a - b).abs() > 1e-2));
+    }
+
+    #[test]
+    fn weights_survive_the_way_to_the_device_and_back() {
+        for tied in [true, false] {
+            let config = ModelConfig { tie_word_embeddings: tied, ..tiny() };
+            let model = CausalLm::random(config.clone(), 2, &device());
+            let tensors = model.named_tensors();
+            let names: Vec<_> =
+                tensors.iter().map(|(name, tensor)| (name.to_string(), tensor.shape.clone())).collect();
+            let mut expected = config.shapes();
+            expected.sort();
+            assert_eq!(names, expected);
+            let again = CausalLm::from_tensors(config, &tensors, &device()).unwrap();
+            assert_eq!(again.named_tensors(), tensors);
+            close(&logits(&model, &[&[3, 4, 5]]), &logits(&again, &[&[3, 4, 5]]), 0.0);
+        }
+    }
+
+    #[test]
+    fn a_missing_weight_is_an_error() {
+        let config = ModelConfig { tie_word_embeddings: false, ..tiny() };
+        let tensors = CausalLm::random(tiny(), 2, &device()).named_tensors();
+        let error = CausalLm::from_tensors(config, &tensors, &device()).err().map(|error| error.to_string());
+        assert!(error.unwrap_or_default().contains("`lm_head.weight` is missing from the policy"));
+    }
+
+    fn lora() -> LoraConfig {
+        LoraConfig { rank: 2, alpha: 6.0, first_layer: 1 }
+    }
+
+    /// An adapter that does something: `B` as random as `A`.
+    fn trained(model: CausalLm) -> CausalLm {
+        let mut tensors = model.clone().with_lora(lora(), 3).lora_tensors();
+        let mut random = StdRng::seed_from_u64(4);
+        let changed: Vec<_> = tensors
+            .iter()
+            .filter(|(name, _)| name.contains("lora_B"))
+            .map(|(name, tensor)| (name.to_string(), gaussian(&mut random, &tensor.shape, 0.2)))
+            .collect();
+        changed.into_iter().for_each(|(name, tensor)| tensors.insert(name, tensor));
+        model.load_lora(&tensors, lora()).unwrap()
+    }
+
+    #[test]
+    fn a_new_adapter_changes_nothing_and_a_merged_one_computes_the_same() {
+        let base = CausalLm::random(tiny(), 5, &device());
+        let fresh = base.clone().with_lora(lora(), 3);
+        let before = logits(&base, &[&[3, 4, 5]]);
+        close(&before, &logits(&fresh, &[&[3, 4, 5]]), 0.0);
+
+        let adapted = trained(base);
+        let with = logits(&adapted, &[&[3, 4, 5]]);
+        assert!(before.iter().zip(&with).any(|(a, b)| (a - b).abs() > 1e-2));
+        close(&with, &logits(&adapted.merged(), &[&[3, 4, 5]]), 1e-4);
+        assert!(adapted.merged().lora().is_none());
+        let exported = CausalLm::from_tensors(tiny(), &adapted.named_tensors(), &device()).unwrap();
+        close(&with, &logits(&exported, &[&[3, 4, 5]]), 1e-4);
+    }
+
+    #[test]
+    fn an_adapter_has_pefts_names_and_shapes() {
+        let adapter = CausalLm::random(tiny(), 5, &device()).with_lora(lora(), 3).lora_tensors();
+        assert_eq!(adapter.len(), 2 * 7 * 2);
+        let prefix = "base_model.model.model.layers.2";
+        for (name, shape) in [("self_attn.k_proj.lora_A", [2, 24]), ("mlp.down_proj.lora_B", [24, 2])] {
+            adapter.expect(&format!("{prefix}.{name}.weight"), &shape).unwrap();
+        }
+        assert!(!adapter.iter().any(|(name, _)| name.contains("layers.0.")));
+    }
+
+    #[test]
+    fn an_adapter_for_other_layers_is_refused() {
+        let model = CausalLm::random(tiny(), 5, &device());
+        let adapter = model.clone().with_lora(lora(), 3).lora_tensors();
+        for first_layer in [0, 2, 9] {
+            assert!(model.clone().load_lora(&adapter, LoraConfig { first_layer, ..lora() }).is_err());
+        }
+        assert!(model.load_lora(&adapter, LoraConfig { rank: 3, ..lora() }).is_err());
+    }
+
+    #[test]
+    fn only_adapters_get_a_gradient() {
+        let model = trained(CausalLm::random(tiny(), 6, &device())).to_device(&device().autodiff()).train();
+        let rows = ids(&[&[3, 4, 5]]);
+        let loss = model.logits(model.hidden(rows).reshape([3, 24])).powi_scalar(2).mean();
+        let gradients = loss.backward();
+        assert!(model.embedding.val().grad(&gradients).is_none());
+        for (index, layer) in model.layers.iter().enumerate() {
+            for projection in layer.projections() {
+                assert!(projection.weight.val().grad(&gradients).is_none());
+                assert_eq!(projection.adapters.is_empty(), index == 0);
+                for adapter in &projection.adapters {
+                    for factor in [&adapter.a, &adapter.b] {
+                        let gradient = factor.val().grad(&gradients).expect("an adapter has a gradient");
+                        assert!(host(gradient).data.iter().any(|value| *value != 0.0));
+                    }
+                }
+            }
+        }
+    }
+}

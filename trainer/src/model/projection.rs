@@ -1,0 +1,145 @@
+//! One or several linear maps of the same input, computed as one.
+
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Tensor, TensorData};
+
+use super::LoraConfig;
+use crate::weights::{HostTensor, NamedTensors, WeightsError};
+
+/// A linear map that Hugging Face stores under a name of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Its name within the layer, such as `self_attn.q_proj`.
+    pub name: &'static str,
+    /// Width of its output.
+    pub width: usize,
+}
+
+/// Linear maps of the same input, side by side in one matrix: one big product is
+/// much faster than several small ones, on every device.
+#[derive(Module, Debug)]
+pub(crate) struct Projection {
+    /// `[in, sum of the parts' widths]`.
+    pub weight: Param<Tensor<2>>,
+    /// One for each part, or none.
+    pub adapters: Vec<Adapter>,
+    /// `alpha / rank` of the adapters.
+    scale: f64,
+    #[module(skip)]
+    parts: Vec<Part>,
+}
+
+/// The low-rank term of one part.
+#[derive(Module, Debug)]
+pub(crate) struct Adapter {
+    /// `[in, rank]`.
+    pub a: Param<Tensor<2>>,
+    /// `[rank, out]`.
+    pub b: Param<Tensor<2>>,
+}
+
+impl Projection {
+    /// Takes the parts' weights from `tensors`, where their names begin with `prefix`.
+    pub fn load(
+        tensors: &NamedTensors,
+        prefix: &str,
+        parts: Vec<Part>,
+        input: usize,
+        device: &Device,
+    ) -> Result<Self, WeightsError> {
+        let output: usize = parts.iter().map(|part| part.width).sum();
+        // Hugging Face keeps `[out, in]`: side by side there is one below the other here.
+        let mut rows = Vec::with_capacity(output * input);
+        for part in &parts {
+            let name = format!("{prefix}.{}.weight", part.name);
+            rows.extend_from_slice(&tensors.expect(&name, &[part.width, input])?.data);
+        }
+        let weight = HostTensor::new([output, input], rows).transposed();
+        Ok(Self { weight: parameter(weight, device), adapters: Vec::new(), scale: 0.0, parts })
+    }
+
+    /// `y = xW + scale · (xA)B`, on the last dimension of `x`.
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        let mut shape = x.dims();
+        let width = shape[D - 1];
+        let rows = shape[..D - 1].iter().product();
+        let x: Tensor<2> = x.reshape([rows, width]);
+        let mut y = x.clone().matmul(self.weight.val());
+        if !self.adapters.is_empty() {
+            let terms: Vec<Tensor<2>> = self
+                .adapters
+                .iter()
+                .map(|adapter| x.clone().matmul(adapter.a.val()).matmul(adapter.b.val()))
+                .collect();
+            y = y + Tensor::cat(terms, 1).mul_scalar(self.scale);
+        }
+        shape[D - 1] = y.dims()[1];
+        y.reshape(shape)
+    }
+
+    /// Puts an adapter on each part. `factors` gives a part's `A` (`[in, rank]`) and `B` (`[rank, out]`).
+    pub fn with_adapters<E>(
+        mut self,
+        lora: &LoraConfig,
+        mut factors: impl FnMut(&Part, usize) -> Result<(HostTensor, HostTensor), E>,
+    ) -> Result<Self, E> {
+        let device = self.weight.val().device();
+        let input = self.weight.val().dims()[0];
+        self.scale = lora.scale();
+        self.adapters = self
+            .parts
+            .iter()
+            .map(|part| {
+                let (a, b) = factors(part, input)?;
+                Ok(Adapter { a: parameter(a, &device), b: parameter(b, &device) })
+            })
+            .collect::<Result<_, E>>()?;
+        Ok(self)
+    }
+
+    /// The same map with the adapters folded into the weight.
+    pub fn merged(&self) -> Self {
+        let mut weight = self.weight.val();
+        if !self.adapters.is_empty() {
+            let terms = self.adapters.iter().map(|adapter| adapter.a.val().matmul(adapter.b.val())).collect();
+            weight = weight + Tensor::cat(terms, 1).mul_scalar(self.scale);
+        }
+        let weight = Param::from_tensor(weight.detach());
+        Self { weight, adapters: Vec::new(), scale: 0.0, parts: self.parts.clone() }
+    }
+
+    /// Adds the parts' weights to `tensors` under their Hugging Face names. Adapters are not looked at.
+    pub fn store(&self, tensors: &mut NamedTensors, prefix: &str) {
+        let HostTensor { shape, data } = host(self.weight.val()).transposed();
+        let input = shape[1];
+        let mut rest = data.as_slice();
+        for part in &self.parts {
+            let (rows, tail) = rest.split_at(part.width * input);
+            rest = tail;
+            let tensor = HostTensor::new([part.width, input], rows.to_vec());
+            tensors.insert(format!("{prefix}.{}.weight", part.name), tensor);
+        }
+    }
+
+    /// Adds the adapters to `tensors` under PEFT's names.
+    pub fn store_adapters(&self, tensors: &mut NamedTensors, prefix: &str) {
+        for (part, adapter) in self.parts.iter().zip(&self.adapters) {
+            for (letter, factor) in [("A", &adapter.a), ("B", &adapter.b)] {
+                let name = format!("{prefix}.{}.lora_{letter}.weight", part.name);
+                tensors.insert(name, host(factor.val()).transposed());
+            }
+        }
+    }
+}
+
+/// A trainable parameter with the device's float type.
+pub(crate) fn parameter<const D: usize>(tensor: HostTensor, device: &Device) -> Param<Tensor<D>> {
+    Param::from_tensor(Tensor::from_data(TensorData::new(tensor.data, tensor.shape), device))
+}
+
+/// A tensor's values as f32 on the host.
+pub(crate) fn host<const D: usize>(tensor: Tensor<D>) -> HostTensor {
+    let shape = tensor.dims().to_vec();
+    let data = tensor.try_into_vec_as::<f32>();
+    HostTensor::new(shape, data.unwrap_or_else(|error| panic!("the device cannot give its weights: {error}")))
+}

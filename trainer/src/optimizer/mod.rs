@@ -1,0 +1,10 @@
+//! The optimiser: gradients of a step, their global norm, AdamW with f32 master weights, schedules.
+
+mod adamw;
+mod gradients;
+mod schedule;
+
+pub(crate) use adamw::has_trainable;
+pub use adamw::{AdamW, AdamWConfig, Moments, OptimizerError};
+pub use gradients::StepGradients;
+pub use schedule::{Decay, Schedule};

@@ -1,0 +1,10 @@
+//! How does text become token ids, and a conversation a prompt?
+
+mod build;
+mod chat;
+mod error;
+mod text;
+
+pub use chat::{ChatMessage, ChatRole, ChatTemplate, Masked};
+pub use error::TokenizerError;
+pub use text::Tokenizer;
