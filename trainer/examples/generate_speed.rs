@@ -26,36 +26,38 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let open: Vec<_> = (0..sequences).map(|_| generator.open()).collect::<Result<_, _>>()?;
     // `reply` tokens after prompts of `length` tokens, of which the first `shared` are common.
-    let run =
-        |length: usize, shared: usize, reply: usize, round: u32| -> Result<f64, Box<dyn std::error::Error>> {
-            let start = Instant::now();
-            let (sender, receiver) = mpsc::channel();
-            for (index, sequence) in (0u32..).zip(&open) {
-                let own = |at: usize| if at < shared { round } else { round + 1 + index };
-                let append =
-                    (0..length).map(|at| (at as u32 * 7919 + own(at) * 104_729) % vocabulary).collect();
-                let request = SampleRequest {
-                    append,
-                    max_tokens: reply,
-                    temperature: 1.0,
-                    seed: index.into(),
-                    end_ids: Vec::new(),
-                    stop: None,
-                };
-                let sender = sender.clone();
-                sequence.sample(
-                    request,
-                    Box::new(move |result| {
-                        let _ = sender.send(result);
-                    }),
-                );
-            }
-            drop(sender);
-            for result in receiver {
-                result?;
-            }
-            Ok((start.elapsed().as_secs_f64(), cpu_seconds() - used))
-        };
+    let run = |length: usize,
+               shared: usize,
+               reply: usize,
+               round: u32|
+     -> Result<(f64, f64), Box<dyn std::error::Error>> {
+        let (start, used) = (Instant::now(), cpu_seconds());
+        let (sender, receiver) = mpsc::channel();
+        for (index, sequence) in (0u32..).zip(&open) {
+            let own = |at: usize| if at < shared { round } else { round + 1 + index };
+            let append = (0..length).map(|at| (at as u32 * 7919 + own(at) * 104_729) % vocabulary).collect();
+            let request = SampleRequest {
+                append,
+                max_tokens: reply,
+                temperature: 1.0,
+                seed: index.into(),
+                end_ids: Vec::new(),
+                stop: None,
+            };
+            let sender = sender.clone();
+            sequence.sample(
+                request,
+                Box::new(move |result| {
+                    let _ = sender.send(result);
+                }),
+            );
+        }
+        drop(sender);
+        for result in receiver {
+            result?;
+        }
+        Ok((start.elapsed().as_secs_f64(), cpu_seconds() - used))
+    };
 
     run(8, 0, 2, 1)?; // warm up
     let (seconds, cpu) = run(prompt, prompt - 20, 1, 100)?;
