@@ -6,6 +6,7 @@ nothing for any call are still among them; the generator sorts those out.
 """
 
 import ast
+import functools
 import re
 from dataclasses import dataclass
 
@@ -275,7 +276,7 @@ class _Finder(ast.NodeVisitor):
         if other:
             self.replace("wrong-call", node.lineno, at, at + len(name), other)
         if unknown:
-            why = "calls `{bad}`, which does not exist; it is `{good}`"
+            why = "calls `{bad}`, but the name is `{good}`"
             self.replace("unknown-name", node.lineno, at, at + len(name), unknown, why)
 
     def visit_JoinedStr(self, node):
@@ -289,6 +290,7 @@ class _Finder(ast.NodeVisitor):
                     self.replace("variable", node.lineno, match.start(1), match.end(1), other)
 
 
+@functools.cache
 def mutants(source):
     """Return the distinct mutations of a source that still compile."""
     finder = _Finder(source)
@@ -302,4 +304,4 @@ def mutants(source):
             except SyntaxError:
                 continue
             kept[text] = mutation
-    return list(kept.values())
+    return tuple(kept.values())

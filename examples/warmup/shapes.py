@@ -35,6 +35,8 @@ MODULES = (
     "units utils work"
 ).split()
 LINE_CHARS = 60
+REPLY_CHARS = 155  # about 60 tokens
+DEMO_CHARS = 580  # of all replies, which leaves most conversations under 600 tokens
 EASY_LINES = 15
 MODULE_LINES = 20
 NEW_FILE_LINES = 4
@@ -77,6 +79,11 @@ class Task:
     tests: str
     replies: list
 
+    def short(self):
+        """Tell if the demonstration is short enough to learn from cheaply."""
+        sizes = [len(reply) for reply in self.replies]
+        return max(sizes) <= REPLY_CHARS and sum(sizes) <= DEMO_CHARS
+
 
 class Generator:
     """Makes tasks from the functions of one side of the split."""
@@ -112,7 +119,7 @@ class Generator:
                 "new-file": self.new_file, "wrong-import": self.wrong_import,
             }[shape]()
             key = task and hashlib.sha256(task.key.encode()).hexdigest()
-            if task and key not in self.made:
+            if task and key not in self.made and task.short():
                 self.made.add(key)
                 return task
         raise Exhausted(f"No new task could be made after {len(self.made)}.\nhelp: ask for fewer tasks.")
@@ -264,10 +271,12 @@ class Generator:
     def new_file(self):
         """Return a task in which a module with one function has to be written."""
         entry = self.rng.choice(self.pool)
+        if entry.is_class or entry.uses or entry.source.count("\n") > NEW_FILE_LINES:
+            return None
         lines, _ = self.prepare(entry)
         body = [line for line in lines if not line.lstrip().startswith('"""')]
         shown = [(e, o) for e, o in zip(entry.examples, entry.outcomes) if o.text() and not o.raised]
-        if entry.is_class or entry.uses or len(body) > NEW_FILE_LINES or not shown:
+        if not shown:
             return None
         call, want = shown[0]  # the first example says most
         package, modules = self.package(entry, lines)
