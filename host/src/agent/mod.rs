@@ -15,6 +15,8 @@ mod prompts;
 mod record;
 mod repetition;
 mod segments;
+#[cfg(test)]
+mod tests;
 mod turns;
 
 pub use cancel::Cancel;

@@ -202,11 +202,11 @@ mod tests {
             1,
             "",
             expect![[r#"
-            Your reply was cut off at 256 tokens. Write less like this:
+                Your reply was cut off at 256 tokens. Write a short thought and one command like this:
 
-            ```bash
-            the command
-            ```"#]],
+                ```bash
+                the command
+                ```"#]],
         );
         check(
             Protocol::Text,

@@ -1,6 +1,8 @@
 //! What answers a model call? The trait, and the policies that need no trainer.
 
 mod http;
+#[cfg(test)]
+mod http_tests;
 mod message;
 mod sampling;
 mod scripted;
