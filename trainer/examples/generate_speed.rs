@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use burn::tensor::Device;
-use tandem_trainer::generate::{Generator, GeneratorConfig, SampleRequest};
+use tandem_trainer::generate::{Generator, GeneratorConfig, SampleRequest, Sequence};
 use tandem_trainer::model::{CausalLm, ModelConfig};
 use tandem_trainer::weights::Gguf;
 
@@ -24,16 +24,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = CausalLm::from_tensors(config, &file.tensors()?, &device)?;
     let generator = Generator::spawn(model, 0, GeneratorConfig { slots: sequences, context: 2048 });
 
-    let open: Vec<_> = (0..sequences).map(|_| generator.open()).collect::<Result<_, _>>()?;
     // `reply` tokens after prompts of `length` tokens, of which the first `shared` are common.
-    let run = |length: usize,
+    let run = |open: &[Sequence],
+               length: usize,
                shared: usize,
                reply: usize,
                round: u32|
      -> Result<(f64, f64), Box<dyn std::error::Error>> {
         let (start, used) = (Instant::now(), cpu_seconds());
         let (sender, receiver) = mpsc::channel();
-        for (index, sequence) in (0u32..).zip(&open) {
+        for (index, sequence) in (0u32..).zip(open) {
             let own = |at: usize| if at < shared { round } else { round + 1 + index };
             let append = (0..length).map(|at| (at as u32 * 7919 + own(at) * 104_729) % vocabulary).collect();
             let request = SampleRequest {
@@ -59,16 +59,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Ok((start.elapsed().as_secs_f64(), cpu_seconds() - used))
     };
 
-    run(8, 0, 2, 1)?; // warm up
-    let (seconds, cpu) = run(prompt, prompt - 20, 1, 100)?;
+    let open = || (0..sequences).map(|_| generator.open()).collect::<Result<Vec<_>, _>>();
+    run(&open()?, 8, 0, 2, 1)?; // warm up
+    let open = open()?;
+    let (seconds, cpu) = run(&open, prompt, prompt - 20, 1, 100)?;
     println!("{sequences} prompts of {prompt} tokens, all but 20 shared: {seconds:.2} s ({cpu:.2} s of CPU)");
-    let (seconds, cpu) = run(100, 0, 1, 200)?;
+    let (seconds, cpu) = run(&open, 100, 0, 1, 200)?;
     println!(
         "{sequences} suffixes of 100 tokens: {:.0} tokens/s ({:.0} a CPU second)",
         (sequences * 100) as f64 / seconds,
         (sequences * 100) as f64 / cpu
     );
-    let (seconds, cpu) = run(1, 0, reply, 300)?;
+    let (seconds, cpu) = run(&open, 1, 0, reply, 300)?;
     let total = (sequences * reply) as f64;
     println!(
         "{sequences} replies of {reply} tokens: {:.1} tokens/s ({:.1} a CPU second), {:.0} ms a step",

@@ -3,7 +3,7 @@
 use burn::tensor::module::embedding;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
-use super::cache::KvCache;
+use super::cache::{KvCache, Places};
 use crate::model::{CausalLm, MASKED, RotaryTable};
 
 /// New tokens of one slot.
@@ -99,7 +99,7 @@ impl Inference {
         let mut x = embedding(self.model.embedding.val(), batch.ids.clone());
         for (index, layer) in self.model.layers.iter().enumerate() {
             let qkv = layer.attention.project(layer.attention_norm.forward(x.clone()), &batch.rotation);
-            cache.write(index, &batch.cache_rows, qkv.keys, qkv.values);
+            cache.write(index, &batch.places, qkv.keys, qkv.values);
             let [keys, values] = cache.read(index, batch.slots.clone(), positions);
             let queries = match &batch.to_slots {
                 Some(to_slots) => qkv.queries.select(0, to_slots.clone()),
@@ -132,7 +132,7 @@ struct Batch {
     ids: Tensor<2, Int>,
     rotation: crate::model::Rotation,
     /// Where the tokens' keys and values go.
-    cache_rows: Tensor<1, Int>,
+    places: Places,
     /// Slots that attention runs over: all between the first and the last of the batch,
     /// since a part of the cache can be read in place only as a range.
     slots: std::ops::Range<usize>,
@@ -187,7 +187,7 @@ impl Batch {
         Self {
             ids: integers(ids).reshape([count, tokens]),
             rotation: inference.rotary.at(at, count, tokens),
-            cache_rows: cache.rows(places()),
+            places: cache.places(places()),
             to_slots: (!in_order).then(|| integers(to_slots)),
             from_slots: (!in_order).then(|| integers(from_slots)),
             slots,

@@ -56,7 +56,7 @@ impl Attention {
     /// Attention of each token to itself and those before it.
     pub fn forward(&self, x: Tensor<3>, rotation: &Rotation, causal: &Tensor<5>) -> Tensor<3> {
         let Qkv { queries, keys, values } = self.project(x, rotation);
-        let attended = self.attend(queries, keys.swap_dims(1, 2), values.swap_dims(1, 2), causal);
+        let attended = self.attend(queries, keys.permute([0, 2, 3, 1]), values.swap_dims(1, 2), causal);
         self.output.forward(attended)
     }
 
@@ -77,8 +77,8 @@ impl Attention {
 
     /// `softmax(q·kᵀ / √d + bias) · v`.
     ///
-    /// Queries are `[batch, tokens, query heads, head_dim]`; keys and values are
-    /// `[batch, key heads, positions, head_dim]`; the bias is `[batch or 1, 1, 1, tokens, positions]`,
+    /// Queries are `[batch, tokens, query heads, head_dim]`, keys `[batch, key heads, head_dim,
+    /// positions]` and values `[batch, key heads, positions, head_dim]`; the bias is `[batch or 1, 1, 1, tokens, positions]`,
     /// very negative where a token must not look. Returns `[batch, tokens, query heads · head_dim]`.
     pub fn attend(
         &self,
@@ -88,7 +88,7 @@ impl Attention {
         bias: &Tensor<5>,
     ) -> Tensor<3> {
         let [batch, tokens, query_heads, width] = queries.dims();
-        let positions = keys.dims()[2];
+        let positions = keys.dims()[3];
         let (heads, group) = (self.key_value_heads, self.query_group);
         let rows: Tensor<4> = queries
             .mul_scalar(1.0 / (width as f64).sqrt())
@@ -96,7 +96,7 @@ impl Attention {
             .permute([0, 2, 3, 1, 4])
             .reshape([batch, heads, group * tokens, width]);
         let dtype = rows.dtype();
-        let scores = rows.matmul(keys.swap_dims(2, 3)).cast(DType::F32);
+        let scores = rows.matmul(keys).cast(DType::F32);
         let scores: Tensor<5> = scores.reshape([batch, heads, group, tokens, positions]);
         let weights = softmax(scores + bias.clone(), 4).cast(dtype);
         let weights: Tensor<4> = weights.reshape([batch, heads, group * tokens, positions]);
