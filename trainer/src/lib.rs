@@ -3,6 +3,7 @@
 
 pub mod checkpoint;
 pub mod learner;
+pub mod generate;
 pub mod model;
 pub mod objective;
 pub mod optimizer;

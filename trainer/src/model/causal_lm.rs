@@ -121,11 +121,22 @@ impl CausalLm {
 
     /// The logits of hidden states: `[rows, hidden]` to `[rows, vocabulary]`, in f32.
     pub fn logits(&self, hidden: Tensor<2>) -> Tensor<2> {
-        let head = match &self.head {
+        hidden.matmul(self.head()).cast(DType::F32)
+    }
+
+    /// `[hidden, vocabulary]`.
+    pub(crate) fn head(&self) -> Tensor<2> {
+        match &self.head {
             Some(head) => head.val(),
             None => self.embedding.val().transpose(),
-        };
-        hidden.matmul(head).cast(DType::F32)
+        }
+    }
+
+    /// A copy for sampling: adapter folded in, no graph, on the plain device. It shares
+    /// unchanged weights with the original.
+    pub(crate) fn inference_copy(&self) -> Self {
+        let merged = if self.lora.is_some() { self.merged() } else { self.clone() };
+        merged.valid()
     }
 
     /// All weights in f32 under their Hugging Face names, in Hugging Face layout, with

@@ -14,4 +14,5 @@ mod rope;
 pub use causal_lm::CausalLm;
 pub use config::{LoraConfig, ModelConfig};
 
+pub(crate) use causal_lm::MASKED;
 pub(crate) use rope::{RotaryTable, Rotation};

@@ -1,0 +1,200 @@
+//! What are the next-token logits of a ragged batch, given what is in the cache?
+
+use burn::tensor::module::embedding;
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+
+use super::cache::KvCache;
+use crate::model::{CausalLm, MASKED, RotaryTable};
+
+/// New tokens of one slot.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub slot: usize,
+    /// How many tokens of the slot are in the cache already.
+    pub start: usize,
+    /// At least one.
+    pub ids: Vec<u32>,
+}
+
+/// To which sizes batches are padded. Few different shapes matter where a shape means
+/// compiling and tuning kernels; on the CPU any padding is wasted work.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Buckets {
+    /// Positions attended to are a multiple of this.
+    positions: usize,
+    /// New tokens of a row, unless it is one, are a multiple of this.
+    tokens: usize,
+    /// Whether rows are padded to a power of two and attention runs over all slots.
+    rows: bool,
+    /// Padded tokens of one batch.
+    pub budget: usize,
+}
+
+impl Buckets {
+    pub fn of(device: &Device) -> Self {
+        match *device == Device::flex() {
+            true => Self { positions: 16, tokens: 1, rows: false, budget: 256 },
+            false => Self { positions: 256, tokens: 64, rows: true, budget: 8192 },
+        }
+    }
+
+    fn tokens(&self, longest: usize) -> usize {
+        if longest == 1 { 1 } else { longest.next_multiple_of(self.tokens) }
+    }
+}
+
+/// The policy as the worker computes it.
+pub(super) struct Inference {
+    model: CausalLm,
+    /// `[hidden, vocabulary]`, laid out so that a product reads it in order.
+    head: Tensor<2>,
+    rotary: RotaryTable,
+    pub buckets: Buckets,
+    device: Device,
+}
+
+impl Inference {
+    /// Prepares a copy of `model` for contexts of `context` tokens.
+    pub fn new(model: &CausalLm, context: usize) -> Self {
+        let model = model.inference_copy();
+        let device = model.device();
+        let buckets = Buckets::of(&device);
+        Self {
+            head: model.head(),
+            // Padding may reach past the context.
+            rotary: model.rotary_table(context + buckets.positions.max(buckets.tokens)),
+            model,
+            buckets,
+            device,
+        }
+    }
+
+    pub fn model(&self) -> &CausalLm {
+        &self.model
+    }
+
+    /// A cache for this policy.
+    pub fn cache(&self, slots: usize, context: usize) -> KvCache {
+        let dtype = self.model.embedding.val().dtype();
+        let limit = context + self.buckets.positions.max(self.buckets.tokens);
+        KvCache::new(self.model.config(), slots, limit, &self.device, dtype)
+    }
+
+    /// Computes the rows' tokens and stores their keys and values. Returns the last hidden
+    /// state of each row, `[rows, hidden]`, after the final norm.
+    pub fn advance(&self, cache: &mut KvCache, rows: &[Row]) -> Tensor<2> {
+        let asked = rows.len();
+        let mut rows = rows.to_vec();
+        if self.buckets.rows {
+            // A repeated row writes what is there already.
+            let last = rows[asked - 1].clone();
+            rows.resize(asked.next_power_of_two(), last);
+        }
+        let tokens = self.buckets.tokens(rows.iter().map(|row| row.ids.len()).max().unwrap_or(1));
+        let end = rows.iter().map(|row| row.start).max().unwrap_or(0) + tokens;
+        let positions = end.next_multiple_of(self.buckets.positions);
+        cache.reserve(positions);
+
+        let batch = Batch::new(self, cache, &rows, tokens, positions);
+        let mut x = embedding(self.model.embedding.val(), batch.ids.clone());
+        for (index, layer) in self.model.layers.iter().enumerate() {
+            let qkv = layer.attention.project(layer.attention_norm.forward(x.clone()), &batch.rotation);
+            cache.write(index, &batch.cache_rows, qkv.keys, qkv.values);
+            let [keys, values] = cache.read(index, batch.slots.clone(), positions);
+            let queries = match &batch.to_slots {
+                Some(to_slots) => qkv.queries.select(0, to_slots.clone()),
+                None => qkv.queries,
+            };
+            let mut attended = layer.attention.attend(queries, keys, values, &batch.bias);
+            if let Some(from_slots) = &batch.from_slots {
+                attended = attended.select(0, from_slots.clone());
+            }
+            x = layer.feed_forward(x + layer.attention.output.forward(attended));
+        }
+        let [count, _, hidden] = x.dims();
+        let last: Tensor<2> = match tokens {
+            1 => x.reshape([count, hidden]),
+            _ => x.reshape([count * tokens, hidden]).select(0, batch.last.clone()),
+        };
+        let last: Tensor<2> = self.model.norm.forward(last.unsqueeze_dim(1)).squeeze_dim(1);
+        last.narrow(0, 0, asked)
+    }
+
+    /// `[rows, hidden]` to `[rows, vocabulary]`, in f32.
+    pub fn logits(&self, hidden: Tensor<2>) -> Tensor<2> {
+        hidden.matmul(self.head.clone()).cast(DType::F32)
+    }
+}
+
+/// What all layers need to know of a batch.
+struct Batch {
+    /// `[rows, tokens]`, padded.
+    ids: Tensor<2, Int>,
+    rotation: crate::model::Rotation,
+    /// Where the tokens' keys and values go.
+    cache_rows: Tensor<1, Int>,
+    /// Slots that attention runs over: all between the first and the last of the batch,
+    /// since a part of the cache can be read in place only as a range.
+    slots: std::ops::Range<usize>,
+    /// For each slot of the range, a row of the batch; none if they are the same.
+    to_slots: Option<Tensor<1, Int>>,
+    /// For each row of the batch, its slot within the range; likewise.
+    from_slots: Option<Tensor<1, Int>>,
+    /// `[slots, 1, 1, tokens, positions]`.
+    bias: Tensor<5>,
+    /// The last token of each row among `rows · tokens`.
+    last: Tensor<1, Int>,
+}
+
+impl Batch {
+    fn new(inference: &Inference, cache: &KvCache, rows: &[Row], tokens: usize, positions: usize) -> Self {
+        let device = &inference.device;
+        let count = rows.len();
+        let integers = |values: Vec<i64>| -> Tensor<1, Int> {
+            let length = values.len();
+            Tensor::from_data(TensorData::new(values, [length]), device)
+        };
+        let places = || rows.iter().flat_map(|row| (row.start..row.start + tokens).map(|at| (row.slot, at)));
+
+        let mut ids = Vec::with_capacity(count * tokens);
+        for row in rows {
+            ids.extend(row.ids.iter().map(|id| i64::from(*id)));
+            ids.resize(ids.len().next_multiple_of(tokens), 0);
+        }
+        let (first, last) =
+            rows.iter().fold((usize::MAX, 0), |(first, last), row| (first.min(row.slot), last.max(row.slot)));
+        let slots = match inference.buckets.rows {
+            true => 0..(last + 1).next_power_of_two().min(cache.slots()),
+            false => first..last + 1,
+        };
+        let in_order =
+            count == slots.len() && rows.iter().zip(slots.clone()).all(|(row, slot)| row.slot == slot);
+
+        // Padding writes behind its row's tokens, where nobody looks before it is overwritten.
+        let mut bias = vec![MASKED; slots.len() * tokens * positions];
+        let mut to_slots = vec![0; slots.len()];
+        for (number, row) in rows.iter().enumerate() {
+            let slot = row.slot - slots.start;
+            to_slots[slot] = number as i64;
+            for token in 0..tokens {
+                let from = (slot * tokens + token) * positions;
+                bias[from..from + row.start + token + 1].fill(0.0);
+            }
+        }
+        let bias = TensorData::new(bias, [slots.len(), 1, 1, tokens, positions]);
+        let from_slots: Vec<i64> = rows.iter().map(|row| (row.slot - slots.start) as i64).collect();
+        let at = integers(places().map(|(_, position)| position as i64).collect());
+        Self {
+            ids: integers(ids).reshape([count, tokens]),
+            rotation: inference.rotary.at(at, count, tokens),
+            cache_rows: cache.rows(places()),
+            to_slots: (!in_order).then(|| integers(to_slots)),
+            from_slots: (!in_order).then(|| integers(from_slots)),
+            slots,
+            bias: Tensor::from_data(bias, (device, DType::F32)),
+            last: integers(
+                rows.iter().enumerate().map(|(n, row)| (n * tokens + row.ids.len() - 1) as i64).collect(),
+            ),
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! How are replies sampled, many at a time, from one copy of the policy?
+//!
+//! One worker thread owns the inference copy of the policy and the key-value cache.
+//! Each open sequence may hold a slot of the cache; a request appends tokens to its
+//! sequence and samples a reply. Requests join and leave the running batch at every
+//! step (continuous batching, Yu et al. 2022, Orca).
+
+mod cache;
+mod error;
+mod forward;
+mod generator;
+mod job;
+mod sampler;
+mod slots;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+pub use error::GenerateError;
+pub use generator::{Generator, GeneratorConfig, Sequence};
+pub use job::{Finish, SampleRequest, Sampled, StopWhen};

@@ -1,0 +1,257 @@
+//! Does batched sampling with a cache compute what the plain policy computes?
+
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use burn::tensor::activation::log_softmax;
+use burn::tensor::{Device, Int, Tensor, TensorData};
+
+use super::forward::{Inference, Row};
+use super::*;
+use crate::model::{CausalLm, ModelConfig};
+
+fn config() -> ModelConfig {
+    ModelConfig {
+        hidden_size: 24,
+        intermediate_size: 40,
+        num_hidden_layers: 3,
+        num_attention_heads: 4,
+        num_key_value_heads: 2,
+        head_dim: 8,
+        vocab_size: 64,
+        rope_theta: 10_000.0,
+        rms_norm_eps: 1e-5,
+        max_position_embeddings: 2048,
+        tie_word_embeddings: true,
+        bos_token_id: 1,
+        eos_token_id: 2,
+    }
+}
+
+fn policy(seed: u64) -> CausalLm {
+    CausalLm::random(config(), seed, &Device::flex())
+}
+
+/// Log-probabilities of every next token, `[tokens][vocabulary]`, without any cache.
+fn plain(model: &CausalLm, ids: &[u32]) -> Vec<Vec<f32>> {
+    let values: Vec<i64> = ids.iter().map(|id| i64::from(*id)).collect();
+    let ids: Tensor<2, Int> = Tensor::from_data(TensorData::new(values, [1, ids.len()]), &Device::flex());
+    let all = log_softmax(model.logits(model.hidden(ids).squeeze_dim(0)), 1);
+    all.try_into_vec_as::<f32>().unwrap().chunks(64).map(<[f32]>::to_vec).collect()
+}
+
+fn tokens(seed: u32, length: usize) -> Vec<u32> {
+    (0..length as u32).map(|i| (seed.wrapping_mul(31) + i * i * 7 + i) % 64).collect()
+}
+
+fn request(append: Vec<u32>, max_tokens: usize, seed: u64) -> SampleRequest {
+    SampleRequest { append, max_tokens, temperature: 1.0, seed, end_ids: Vec::new(), stop: None }
+}
+
+fn close(left: &[f32], right: &[f32]) {
+    let worst = left.iter().zip(right).map(|(left, right)| (left - right).abs()).fold(0.0, f32::max);
+    assert!(left.len() == right.len() && worst <= 1e-4, "values differ by {worst}");
+}
+
+#[test]
+fn a_ragged_batch_with_a_cache_computes_what_the_plain_policy_computes() {
+    let model = policy(1);
+    let inference = Inference::new(&model, 256);
+    let mut cache = inference.cache(5, 256);
+    // Slots out of order and with gaps; prompts in uneven pieces, then token by token.
+    let sequences = [(3, tokens(1, 40)), (0, tokens(2, 75)), (4, tokens(3, 33))];
+    let mut filled = [0; 3];
+    for piece in [17, 1, 9, 1, 1, 1, 1, 1] {
+        let mut order = [0, 1, 2];
+        order.rotate_left(piece % 3);
+        let rows: Vec<Row> = order
+            .iter()
+            .map(|index| {
+                let (slot, ids) = &sequences[*index];
+                let length = if piece == 1 { 1 } else { piece - index };
+                let start = filled[*index];
+                filled[*index] += length;
+                Row { slot: *slot, start, ids: ids[start..start + length].to_vec() }
+            })
+            .collect();
+        let logits = log_softmax(inference.logits(inference.advance(&mut cache, &rows)), 1);
+        let logits = logits.try_into_vec_as::<f32>().unwrap();
+        for (number, index) in order.iter().enumerate() {
+            let expected = plain(&model, &sequences[*index].1[..filled[*index]]);
+            close(&logits[number * 64..][..64], expected.last().unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_cache_that_grows_and_a_copied_prefix_keep_their_values() {
+    let model = policy(2);
+    let inference = Inference::new(&model, 1200);
+    let mut cache = inference.cache(3, 1200);
+    let ids = tokens(4, 700);
+    let row = |slot, start: usize, end: usize| Row { slot, start, ids: ids[start..end].to_vec() };
+    inference.advance(&mut cache, &[row(1, 0, 500)]);
+    inference.advance(&mut cache, &[row(1, 500, 699)]);
+    cache.copy(1, 2, 600);
+    inference.advance(&mut cache, &[row(2, 600, 699)]);
+    let expected = plain(&model, &ids);
+    for slot in [1, 2] {
+        let logits = log_softmax(inference.logits(inference.advance(&mut cache, &[row(slot, 699, 700)])), 1);
+        close(&logits.try_into_vec_as::<f32>().unwrap(), &expected[699]);
+    }
+}
+
+#[test]
+fn log_probabilities_are_those_of_the_plain_policy_over_several_turns() {
+    let model = policy(3);
+    let generator = Generator::spawn(model.clone(), 7, GeneratorConfig { slots: 4, context: 400 });
+    let sequence = generator.open().unwrap();
+    let mut all = Vec::new();
+    for turn in 0..3 {
+        let append = tokens(turn, 20 + turn as usize);
+        all.extend_from_slice(&append);
+        let sampled = sequence.sample_blocking(request(append, 12, u64::from(turn))).unwrap();
+        assert_eq!((sampled.version, sampled.finish, sampled.ids.len()), (7, Finish::Length, 12));
+        let from = all.len();
+        all.extend_from_slice(&sampled.ids);
+        let expected = plain(&model, &all);
+        let expected: Vec<f32> = (from..all.len()).map(|at| expected[at - 1][all[at] as usize]).collect();
+        close(&sampled.logprobs, &expected);
+    }
+}
+
+/// Samples several replies at once and returns them in order.
+fn together(generator: &Generator, requests: Vec<SampleRequest>) -> Vec<Result<Sampled, GenerateError>> {
+    let (sender, receiver) = mpsc::channel();
+    let sequences: Vec<Sequence> = requests.iter().map(|_| generator.open().unwrap()).collect();
+    for (index, (sequence, request)) in sequences.iter().zip(requests).enumerate() {
+        let sender = sender.clone();
+        sequence.sample(request, Box::new(move |result| sender.send((index, result)).unwrap()));
+    }
+    drop(sender);
+    let mut results: Vec<_> = receiver.iter().collect();
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+#[test]
+fn a_reply_does_not_depend_on_what_else_is_sampled() {
+    let shared = tokens(9, 40);
+    let requests: Vec<SampleRequest> = (0..6)
+        .map(|index| {
+            let prompt = [&shared[..], &tokens(index, 3 + 5 * index as usize)].concat();
+            request(prompt, 10 + index as usize, u64::from(index))
+        })
+        .collect();
+    let config = GeneratorConfig { slots: 6, context: 400 };
+    let batched = together(&Generator::spawn(policy(4), 0, config), requests.clone());
+    let again = together(&Generator::spawn(policy(4), 0, config), requests.clone());
+    for ((request, batched), again) in requests.into_iter().zip(batched).zip(again) {
+        let alone = Generator::spawn(policy(4), 0, config).open().unwrap().sample_blocking(request).unwrap();
+        for other in [batched.unwrap(), again.unwrap()] {
+            assert_eq!(other.ids, alone.ids);
+            close(&other.logprobs, &alone.logprobs);
+        }
+    }
+}
+
+#[test]
+fn a_published_version_sees_no_key_or_value_of_the_old_one() {
+    let (old, new) = (policy(5), policy(6));
+    let generator = Generator::spawn(old, 1, GeneratorConfig { slots: 2, context: 400 });
+    let sequence = generator.open().unwrap();
+    let prompt = tokens(1, 50);
+    let first = sequence.sample_blocking(request(prompt.clone(), 8, 1)).unwrap();
+    generator.publish(new.clone(), 2).unwrap();
+    assert_eq!(generator.version(), 2);
+
+    let second = sequence.sample_blocking(request(tokens(2, 5), 8, 2)).unwrap();
+    let other = generator.open().unwrap().sample_blocking(request(prompt.clone(), 8, 1)).unwrap();
+    assert_eq!((first.version, second.version, other.version), (1, 2, 2));
+    let check = |before: Vec<u32>, sampled: &Sampled| {
+        let all = [before.clone(), sampled.ids.clone()].concat();
+        let expected = plain(&new, &all);
+        let expected: Vec<f32> =
+            (before.len()..all.len()).map(|at| expected[at - 1][all[at] as usize]).collect();
+        close(&sampled.logprobs, &expected);
+    };
+    check([prompt.clone(), first.ids, tokens(2, 5)].concat(), &second);
+    check(prompt, &other);
+}
+
+#[test]
+fn replies_end_where_they_should() {
+    let generator = Generator::spawn(policy(7), 0, GeneratorConfig { slots: 2, context: 60 });
+    let free = generator.open().unwrap().sample_blocking(request(tokens(1, 10), 20, 3)).unwrap();
+    let sample = |request| generator.open().unwrap().sample_blocking(request).unwrap();
+
+    let end = free.ids[6];
+    let until = free.ids.iter().position(|id| *id == end).unwrap();
+    let ended = sample(SampleRequest { end_ids: vec![end], ..request(tokens(1, 10), 20, 3) });
+    assert_eq!((&ended.ids[..], ended.finish), (&free.ids[..=until], Finish::Stop));
+
+    let stop: StopWhen = Arc::new(|ids| ids.len() == 4);
+    let stopped = sample(SampleRequest { stop: Some(stop), ..request(tokens(1, 10), 20, 3) });
+    assert_eq!((&stopped.ids[..], stopped.finish), (&free.ids[..4], Finish::Stop));
+
+    let full = sample(request(tokens(1, 55), 20, 3));
+    assert_eq!((full.ids.len(), full.finish), (5, Finish::Length));
+}
+
+#[test]
+fn bad_requests_are_errors_and_leave_the_sequence_as_it_was() {
+    let generator = Generator::spawn(policy(8), 0, GeneratorConfig { slots: 1, context: 60 });
+    let sequence = generator.open().unwrap();
+    assert_eq!(generator.open().err(), Some(GenerateError::SlotsInUse { open: 1, slots: 1 }));
+    let fails = |request, expected| assert_eq!(sequence.sample_blocking(request).err(), Some(expected));
+    fails(request(vec![3, 64], 4, 0), GenerateError::UnknownToken { id: 64, vocabulary: 64 });
+    fails(request(tokens(0, 60), 4, 0), GenerateError::ContextFull { used: 60, limit: 60 });
+    assert!(matches!(
+        sequence.sample_blocking(request(Vec::new(), 4, 0)),
+        Err(GenerateError::EmptyRequest { .. })
+    ));
+    let panics: StopWhen = Arc::new(|_| panic!("a fault of the caller"));
+    let faulty = SampleRequest { stop: Some(panics), ..request(tokens(5, 30), 4, 0) };
+    assert!(matches!(sequence.sample_blocking(faulty), Err(GenerateError::Failed { .. })));
+
+    let prompt = tokens(6, 30);
+    let after = sequence.sample_blocking(request(prompt.clone(), 6, 9)).unwrap();
+    drop(sequence);
+    let fresh = generator.open().unwrap().sample_blocking(request(prompt, 6, 9)).unwrap();
+    assert_eq!(after.ids, fresh.ids);
+    close(&after.logprobs, &fresh.logprobs);
+}
+
+#[test]
+fn a_failure_of_the_policy_reaches_every_caller_and_the_generator_goes_on() {
+    let broken = {
+        let mut tensors = policy(9).named_tensors();
+        let mut norm = tensors.get("model.norm.weight").unwrap().clone();
+        norm.data.fill(f32::NAN);
+        tensors.insert("model.norm.weight", norm);
+        CausalLm::from_tensors(config(), &tensors, &Device::flex()).unwrap()
+    };
+    let generator = Generator::spawn(broken, 0, GeneratorConfig { slots: 3, context: 60 });
+    let requests = (0..3).map(|index| request(tokens(index, 10), 4, 0)).collect();
+    for result in together(&generator, requests) {
+        assert!(matches!(result, Err(GenerateError::Failed { .. })), "{result:?}");
+    }
+    generator.publish(policy(9), 1).unwrap();
+    let fine = generator.open().unwrap().sample_blocking(request(tokens(1, 10), 4, 0)).unwrap();
+    assert_eq!(fine.version, 1);
+}
+
+#[test]
+fn two_requests_at_once_for_one_sequence_are_refused() {
+    let generator = Generator::spawn(policy(10), 0, GeneratorConfig { slots: 1, context: 300 });
+    let sequence = generator.open().unwrap();
+    let (sender, receiver) = mpsc::channel();
+    for _ in 0..2 {
+        let sender = sender.clone();
+        let done = Box::new(move |result: Result<Sampled, _>| sender.send(result.err()).unwrap());
+        sequence.sample(request(tokens(1, 100), 100, 0), done);
+    }
+    let mut results = [receiver.recv().unwrap(), receiver.recv().unwrap()];
+    results.sort_by_key(Option::is_some);
+    assert_eq!(results, [None, Some(GenerateError::Busy)]);
+}
