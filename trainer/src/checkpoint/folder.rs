@@ -34,9 +34,10 @@ fn publish(temporary: tempfile::TempDir, target: &Path, parent: &Path) -> Result
     let path = temporary.path();
     for entry in std::fs::read_dir(path).map_err(CheckpointError::io(path))? {
         let file = entry.map_err(CheckpointError::io(path))?.path();
+        share(&file, 0o644)?;
         sync(&file)?;
     }
-    share(path)?;
+    share(path, 0o755)?;
     sync(path)?;
     std::fs::rename(path, target).map_err(|source| match source.kind() {
         std::io::ErrorKind::DirectoryNotEmpty | std::io::ErrorKind::AlreadyExists => {
@@ -54,13 +55,13 @@ fn sync(path: &Path) -> Result<(), CheckpointError> {
     File::open(path).and_then(|file| file.sync_all()).map_err(CheckpointError::io(path))
 }
 
-/// Temporary folders are private to their owner; a checkpoint is not.
-fn share(path: &Path) -> Result<(), CheckpointError> {
+/// Temporary files and folders are private to their owner; a checkpoint is not.
+fn share(path: &Path, mode: u32) -> Result<(), CheckpointError> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        let mode = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(path, mode).map_err(CheckpointError::io(path))?;
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(path, permissions).map_err(CheckpointError::io(path))?;
     }
     Ok(())
 }
@@ -92,12 +93,23 @@ mod tests {
         let target = root.path().join("deep/one");
         let write = |text: &str| -> Result<(), CheckpointError> {
             write_folder(&target, |folder| {
-                std::fs::write(folder.join("file"), text).map_err(CheckpointError::io(folder))
+                let file = tempfile::NamedTempFile::new_in(folder).map_err(CheckpointError::io(folder))?;
+                std::fs::write(file.path(), text).map_err(CheckpointError::io(folder))?;
+                file.persist(folder.join("file"))
+                    .map_err(|error| error.error)
+                    .map_err(CheckpointError::io(folder))?;
+                Ok(())
             })
         };
         write("first").unwrap();
         assert!(matches!(write("second"), Err(CheckpointError::Exists { .. })));
         assert_eq!(std::fs::read_to_string(target.join("file")).unwrap(), "first");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            assert_eq!((mode(&target), mode(&target.join("file"))), (0o755, 0o644));
+        }
         assert_eq!(names(&root.path().join("deep")), ["one"]);
     }
 }
