@@ -154,7 +154,10 @@ def check_patch(task, settings):
 
 
 def parts_left_out(task):
-    """Yield one patch for each part of the reference patch, without that part."""
+    """Yield one patch for each part of the reference patch, without that part.
+
+    Parts that only remove lines are not asked for: what they tidy up may be harmless.
+    """
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "workspace"
         make_workspace(task, folder)
@@ -168,6 +171,8 @@ def parts_left_out(task):
         if len(parts) < 2:
             return
         for part in parts:
+            if not re.search(rb"^\+(?!\+\+ )", part, re.M):
+                continue
             git(folder, "apply", "-R", "--cached", "--unidiff-zero", "-", stdin=part)
             yield git(folder, "diff", "--cached")
             git(folder, "apply", "--cached", "--unidiff-zero", "-", stdin=part)
