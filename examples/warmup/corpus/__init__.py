@@ -5,7 +5,7 @@ decides what is right, and with calls as examples. None of them is a function of
 examples/tasks/first-steps. The generator reads these files as text: names and lines
 appear in tasks as they stand here.
 
-Rules for an entry: at most ten lines; double quotes; no single quote and no
+Rules for an entry: about ten lines at most; double quotes; no single quote and no
 backslash in the code; results that are plain data and the same on every run; helpers
 named in `uses`.
 """
