@@ -2,8 +2,8 @@
 //! checkpoints on Burn. It knows nothing of plugins, tasks or the files of a run.
 
 pub mod checkpoint;
-pub mod learner;
 pub mod generate;
+pub mod learner;
 pub mod model;
 pub mod objective;
 pub mod optimizer;
