@@ -1,6 +1,7 @@
 //! What is the gradient of a step?
 
 use burn::prelude::*;
+use burn::tensor::DType;
 
 use super::batch::{MicroBatch, Row, pack};
 use super::{LearnerConfig, Sample, head};
@@ -171,7 +172,8 @@ impl Terms {
     ) -> Self {
         let column = |value: &dyn Fn(&Sample, &Row) -> f32| -> Tensor<1> {
             let values: Vec<f32> = rows.iter().map(|row| value(&samples[row.sample], row)).collect();
-            Tensor::from_data(TensorData::new(values, [rows.len()]), device)
+            // f32 whatever float type the device prefers: bf16 cannot hold a log-probability.
+            Tensor::from_data(TensorData::new(values, [rows.len()]), (device, DType::F32))
         };
         let weight = |sample: &Sample| f64::from(sample.weight) / denominator;
         if let Aim::Supervised = aim {

@@ -79,7 +79,7 @@ impl Learner {
             return Err(broken(format!("it has format {}, this program reads {FORMAT}", state.format)));
         }
         verify_digests(folder, FILE, &state.files)?;
-        let device = base.devices().first().cloned().unwrap_or_default().inner();
+        let device = base.device().inner();
         let model = if state.adapter {
             let (lora, tensors) = read_adapter(folder, base.config().num_hidden_layers)?;
             base.load_lora(&tensors, lora)?

@@ -43,7 +43,7 @@ impl Learner {
         if !crate::optimizer::has_trainable(&model) {
             return Err(LearnError::NothingTrainable);
         }
-        let device = model.devices().first().cloned().unwrap_or_default().inner();
+        let device = model.device().inner();
         Ok(Self { model, config, optimizer, device })
     }
 

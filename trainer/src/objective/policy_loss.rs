@@ -1,6 +1,7 @@
 //! What is the loss of one sampled token, given its log-probabilities and its advantage?
 
 use burn::prelude::*;
+use burn::tensor::DType;
 use serde::{Deserialize, Serialize};
 
 /// Log-ratios are clamped to ±20 before `exp`: e^20 is still finite when squared in f32.
@@ -70,7 +71,7 @@ impl Default for Objective {
     }
 }
 
-/// What the loss of `n` tokens needs besides their log-probabilities; each tensor is `[n]`.
+/// What the loss of `n` tokens needs besides their log-probabilities; each tensor is `[n]`, f32.
 #[derive(Clone, Debug)]
 pub struct Rows {
     /// `ℓ_old`: log-probabilities under the policy that the ratio is measured against.
@@ -115,7 +116,7 @@ impl Objective {
             }
             Objective::Cispo { cap } => {
                 let ratio = exp_clamped(log_ratio.detach());
-                let limited = ratio.clone().greater_elem(cap).float();
+                let limited = flags(ratio.clone().greater_elem(cap));
                 let loss = -(ratio.clamp_max(cap) * advantage * logp);
                 TokenLoss { loss, limited }
             }
@@ -131,7 +132,7 @@ impl Objective {
                 let ess = rows.effective_sample_size;
                 let ratio = exp_clamped(log_ratio.clone().detach());
                 // On policy every ratio is 1 up to rounding, and so is the cap: that is no cut.
-                let limited = ratio.clone().greater_elem(ess + 1e-4).float();
+                let limited = flags(ratio.clone().greater_elem(ess + 1e-4));
                 let policy = ratio.clamp_max(ess) * advantage * logp;
                 // k3 of (θ‖old) on samples of old, with the exponent bounded as in the source.
                 let reverse = log_ratio.clone().neg().clamp(-10.0, 10.0).exp();
@@ -146,10 +147,15 @@ fn exp_clamped(log_ratio: Tensor<1>) -> Tensor<1> {
     log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
 }
 
+/// 1 where true, in f32 whatever float type the device prefers.
+fn flags(mask: Tensor<1, Bool>) -> Tensor<1> {
+    mask.float().cast(DType::F32)
+}
+
 /// 1 where `value` lies beyond the bound towards which the advantage pushes it.
 fn cut(value: Tensor<1>, advantage: Tensor<1>, lower: f32, upper: f32) -> Tensor<1> {
-    let up = advantage.clone().greater_elem(0.0).float() * value.clone().greater_elem(upper).float();
-    let down = advantage.lower_elem(0.0).float() * value.lower_elem(lower).float();
+    let up = flags(advantage.clone().greater_elem(0.0)) * flags(value.clone().greater_elem(upper));
+    let down = flags(advantage.lower_elem(0.0)) * flags(value.lower_elem(lower));
     up + down
 }
 
