@@ -21,11 +21,11 @@ pub(super) struct Row {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Buckets {
     /// Positions attended to are a multiple of this.
-    positions: usize,
+    pub positions: usize,
     /// New tokens of a row, unless it is one, are a multiple of this.
-    tokens: usize,
+    pub tokens: usize,
     /// Whether rows are padded to a power of two and attention runs over all slots.
-    rows: bool,
+    pub rows: bool,
     /// Padded tokens of one batch.
     pub budget: usize,
 }

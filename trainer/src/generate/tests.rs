@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
-use super::forward::{Inference, Row};
+use super::forward::{Buckets, Inference, Row};
 use super::*;
 use crate::model::{CausalLm, ModelConfig};
 
@@ -55,8 +55,19 @@ fn close(left: &[f32], right: &[f32]) {
 
 #[test]
 fn a_ragged_batch_with_a_cache_computes_what_the_plain_policy_computes() {
+    assert!(!Buckets::of(&Device::flex()).rows);
+    ragged(Inference::new(&policy(1), 256));
+}
+
+#[test]
+fn a_batch_that_is_padded_for_a_gpu_computes_the_same() {
+    let mut inference = Inference::new(&policy(1), 256);
+    inference.buckets = Buckets { positions: 32, tokens: 8, rows: true, budget: 256 };
+    ragged(inference);
+}
+
+fn ragged(inference: Inference) {
     let model = policy(1);
-    let inference = Inference::new(&model, 256);
     let mut cache = inference.cache(5, 256);
     // Slots out of order and with gaps; prompts in uneven pieces, then token by token.
     let sequences = [(3, tokens(1, 40)), (0, tokens(2, 75)), (4, tokens(3, 33))];
