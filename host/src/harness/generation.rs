@@ -94,6 +94,11 @@ impl Generation {
         Ok(Arc::new(Self { manifest, digest, plugins }))
     }
 
+    /// A hold on this generation itself, whatever is current: for the arms of a gate.
+    pub fn lease(self: &Arc<Self>) -> Lease {
+        Lease(self.clone())
+    }
+
     /// The harness digest.
     pub fn digest(&self) -> Digest {
         self.digest

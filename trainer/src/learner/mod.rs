@@ -14,9 +14,11 @@ mod state;
 mod step;
 #[cfg(test)]
 mod tests;
+mod warmup;
 
 pub use config::LearnerConfig;
 pub use error::LearnError;
 pub use report::{Ratios, StepReport};
 pub use sample::Sample;
 pub use step::Learner;
+pub use warmup::{WarmupConfig, WarmupError, WarmupReport, warm_up};

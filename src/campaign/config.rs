@@ -1,0 +1,305 @@
+//! What does a campaign file say? TOML, every key documented, unknown keys refused.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tandem_host::policy::Sampling;
+
+use crate::evolve::GateConfig;
+
+/// A co-training job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CampaignConfig {
+    /// For people; the run folder is named after it.
+    pub name: String,
+    /// What is done in each round.
+    #[serde(default)]
+    pub method: Method,
+    /// Everything drawn at random is drawn from this.
+    #[serde(default)]
+    pub seed: u64,
+    /// Collect, diagnose, propose, gate, publish, update, checkpoint: how often.
+    #[serde(default = "one")]
+    pub rounds: u32,
+    pub policy: PolicyConfig,
+    pub tasks: TasksConfig,
+    #[serde(default)]
+    pub harness: HarnessConfig,
+    #[serde(default)]
+    pub rollout: RolloutConfig,
+    #[serde(default)]
+    pub evolve: EvolveConfig,
+    #[serde(default)]
+    pub update: UpdateConfig,
+    #[serde(default)]
+    pub evaluation: EvaluationConfig,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// The methods of DESIGN §7 that this version has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// Policy and harness change in turn.
+    #[default]
+    HarnessAdapt,
+    /// Only the policy is trained; the harness stays as it is.
+    Grpo,
+    /// Only the harness evolves; the policy stays as it is.
+    HarnessOnly,
+}
+
+impl Method {
+    pub fn evolves(self) -> bool {
+        self != Self::Grpo
+    }
+
+    pub fn trains(self) -> bool {
+        self != Self::HarnessOnly
+    }
+}
+
+/// Where the policy comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyConfig {
+    /// A name of `tandem model list`, a folder in Hugging Face layout, or a GGUF file.
+    pub base: String,
+    /// A LoRA adapter in PEFT layout to start from.
+    pub adapter: Option<PathBuf>,
+    #[serde(default)]
+    pub lora: LoraSettings,
+    /// Episodes whose keys and values the generator holds at once.
+    #[serde(default = "default_slots")]
+    pub slots: usize,
+    /// Most tokens of one conversation.
+    #[serde(default = "default_context")]
+    pub context: usize,
+}
+
+fn default_slots() -> usize {
+    16
+}
+
+fn default_context() -> usize {
+    2048
+}
+
+/// The trained adapter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LoraSettings {
+    pub rank: usize,
+    pub alpha: f32,
+    /// Layers below this one are frozen, which saves their backward pass.
+    pub first_layer: usize,
+}
+
+impl Default for LoraSettings {
+    fn default() -> Self {
+        Self { rank: 8, alpha: 16.0, first_layer: 0 }
+    }
+}
+
+/// The task sets. Folders hold tasks in Harbor's format.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TasksConfig {
+    /// Tasks to train on, and to gate on.
+    pub train: PathBuf,
+    /// Tasks of the final table; the training tasks if absent.
+    pub evaluation: Option<PathBuf>,
+}
+
+/// The first harness.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HarnessConfig {
+    /// A harness manifest; without one, no plugins and the default prompts and limits.
+    pub manifest: Option<PathBuf>,
+}
+
+/// How episodes are collected.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RolloutConfig {
+    /// Episodes of one task (G).
+    pub group_size: usize,
+    /// Groups of a round.
+    pub groups: usize,
+    /// Share of a round's groups that the diagnosis looks at; the others run
+    /// while candidates are built and gated.
+    pub diagnosed: f64,
+    /// Episodes at once.
+    pub concurrency: usize,
+    /// Times that an invalid episode is tried again.
+    pub retries: u32,
+    pub sampling: Sampling,
+}
+
+impl Default for RolloutConfig {
+    fn default() -> Self {
+        Self {
+            group_size: 8,
+            groups: 16,
+            diagnosed: 0.5,
+            concurrency: 16,
+            retries: 2,
+            sampling: Sampling::default(),
+        }
+    }
+}
+
+/// How the harness evolves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EvolveConfig {
+    pub teacher: Teacher,
+    /// A signal must be seen on this many tasks.
+    pub min_tasks: usize,
+    /// Candidates that are built and gated in a round.
+    pub candidates: usize,
+    pub gate: GateConfig,
+}
+
+impl Default for EvolveConfig {
+    fn default() -> Self {
+        Self { teacher: Teacher::Catalog, min_tasks: 2, candidates: 2, gate: GateConfig::default() }
+    }
+}
+
+/// Who writes candidates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Teacher {
+    /// The built-in catalog; needs no network.
+    #[default]
+    Catalog,
+}
+
+/// The policy update at the end of a round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UpdateConfig {
+    pub learning_rate: f64,
+    /// Optimiser steps that the round's groups are split into.
+    pub steps: usize,
+    /// Most tokens of a padded micro-batch; lower needs less memory.
+    pub micro_batch_tokens: usize,
+    /// Sequences are padded to a multiple of this; 128 keeps kernel tuning short on CUDA.
+    pub pad_to_multiple_of: usize,
+    /// Most tokens that an update trains on; whole groups past it are left out
+    /// and the report says how many. 0 is no limit.
+    pub max_tokens: usize,
+    pub clip_low: f64,
+    pub clip_high: f64,
+    pub max_grad_norm: f64,
+}
+
+impl Default for UpdateConfig {
+    fn default() -> Self {
+        Self {
+            learning_rate: 1e-5,
+            steps: 1,
+            micro_batch_tokens: 4096,
+            pad_to_multiple_of: 1,
+            max_tokens: 0,
+            clip_low: 0.2,
+            clip_high: 0.28,
+            max_grad_norm: 1.0,
+        }
+    }
+}
+
+/// The final table: first and trained policy, first and evolved harness.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EvaluationConfig {
+    /// Episodes of one task in each of the four cells; 0 leaves the table out.
+    pub episodes: usize,
+    /// Most tasks; 0 takes all.
+    pub tasks: usize,
+}
+
+impl Default for EvaluationConfig {
+    fn default() -> Self {
+        Self { episodes: 1, tasks: 0 }
+    }
+}
+
+/// A campaign file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error(
+        "campaign file {path} cannot be read: {reason}\nhelp: check the path; an example is examples/quickstart/campaign.toml"
+    )]
+    Unreadable { path: PathBuf, reason: String },
+    #[error("campaign file {path} is not right: {reason}\nhelp: docs/campaign.md lists every key")]
+    Invalid { path: PathBuf, reason: String },
+}
+
+impl CampaignConfig {
+    /// Reads and checks a campaign file. Paths in it are relative to its folder.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigError::Unreadable { path: path.to_owned(), reason: error.to_string() })?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        Self::parse(&text, folder).map_err(|reason| ConfigError::Invalid { path: path.to_owned(), reason })
+    }
+
+    /// Parses a campaign, with paths relative to `folder`; the error is one sentence.
+    pub fn parse(text: &str, folder: &Path) -> Result<Self, String> {
+        let mut config: Self =
+            toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
+        let resolve = |path: &mut PathBuf| *path = folder.join(&*path);
+        resolve(&mut config.tasks.train);
+        config.tasks.evaluation.as_mut().map(resolve);
+        config.harness.manifest.as_mut().map(resolve);
+        config.policy.adapter.as_mut().map(resolve);
+        // A base that names a file or folder is a path; anything else is a model's name.
+        if config.policy.base.contains('/') || config.policy.base.ends_with(".gguf") {
+            config.policy.base = folder.join(&config.policy.base).to_string_lossy().into_owned();
+        }
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let positive = [
+            ("rounds", self.rounds as usize),
+            ("rollout.group_size", self.rollout.group_size),
+            ("rollout.groups", self.rollout.groups),
+            ("rollout.concurrency", self.rollout.concurrency),
+            ("policy.slots", self.policy.slots),
+            ("policy.lora.rank", self.policy.lora.rank),
+            ("update.steps", self.update.steps),
+            ("evolve.gate.group_size", self.evolve.gate.group_size),
+            ("evolve.gate.tasks", self.evolve.gate.tasks),
+            ("evolve.gate.batch", self.evolve.gate.batch),
+        ];
+        for (key, value) in positive {
+            if value == 0 {
+                return Err(format!("`{key}` is 0, but must be at least 1"));
+            }
+        }
+        if self.rollout.group_size < 2 && self.method.trains() {
+            return Err(format!(
+                "`rollout.group_size` is {}, but a group of one has no advantage: take 2 or more",
+                self.rollout.group_size
+            ));
+        }
+        for (key, value) in [("alpha", self.evolve.gate.alpha), ("beta", self.evolve.gate.beta)] {
+            if !(value > 0.0 && value < 1.0) {
+                return Err(format!("`evolve.gate.{key}` is {value}, but must lie between 0 and 1"));
+            }
+        }
+        if !(0.0..=1.0).contains(&self.rollout.diagnosed) {
+            return Err(format!("`rollout.diagnosed` is {}, but must lie in 0 to 1", self.rollout.diagnosed));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,89 @@
+//! Demonstrations: conversations that solved their task, for the supervised warm-up.
+//!
+//! They are recorded by the real agent loop from scripted replies, so prompts and
+//! observations are exactly those that the policy will meet later.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use tandem_host::agent::{EpisodeRecord, Outcome};
+use tandem_host::policy::Role;
+
+/// One conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Demonstration {
+    pub task: String,
+    pub messages: Vec<DemoMessage>,
+}
+
+/// One message in the shape of chat completions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DemoMessage {
+    pub role: String,
+    pub content: String,
+}
+
+impl Demonstration {
+    /// The conversation of an episode, if it solved its task.
+    pub fn of(episode: &EpisodeRecord) -> Option<Self> {
+        if episode.outcome != Outcome::Solved {
+            return None;
+        }
+        let messages = episode.turns.iter().flat_map(|turn| turn.input.iter().chain([&turn.reply]));
+        let messages = messages
+            .map(|message| {
+                let role = match message.role {
+                    Role::System => "system",
+                    Role::User => "user",
+                    Role::Assistant => "assistant",
+                    Role::Tool => "tool",
+                };
+                DemoMessage { role: role.into(), content: message.text() }
+            })
+            .collect();
+        Some(Self { task: episode.task.clone(), messages })
+    }
+}
+
+/// Writes demonstrations, one JSON object a line.
+pub fn write(path: &Path, demonstrations: &[Demonstration]) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder)
+        .with_context(|| format!("no file can be made in {}", folder.display()))?;
+    for demonstration in demonstrations {
+        serde_json::to_writer(&mut file, demonstration)?;
+        file.write_all(b"\n")?;
+    }
+    file.as_file().sync_all()?;
+    file.persist(path).with_context(|| format!("{} cannot be written", path.display()))?;
+    Ok(())
+}
+
+/// Reads demonstrations.
+pub fn read(path: &Path) -> Result<Vec<Demonstration>> {
+    let file = std::fs::File::open(path).with_context(|| {
+        format!(
+            "{} cannot be opened\nhelp: `tandem demos TASKS --out {}` writes it",
+            path.display(),
+            path.display()
+        )
+    })?;
+    let mut demonstrations = Vec::new();
+    for (number, line) in BufReader::new(file).lines().enumerate() {
+        let line = line?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let demonstration = serde_json::from_str(&line)
+            .with_context(|| format!("line {} of {} is not a demonstration", number + 1, path.display()))?;
+        demonstrations.push(demonstration);
+    }
+    if demonstrations.is_empty() {
+        bail!("{} holds no demonstration", path.display());
+    }
+    Ok(demonstrations)
+}

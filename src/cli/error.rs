@@ -1,0 +1,106 @@
+//! How does an error reach a person? One line for each cause, the next step last.
+
+use anyhow::Error;
+
+use super::Exit;
+
+/// The error as text: `error:` the outermost sentence, `cause:` lines below it,
+/// then every `help:` line once, outermost first.
+pub fn render(error: &Error) -> String {
+    let mut lines = Vec::new();
+    let mut helps = Vec::new();
+    for cause in error.chain() {
+        let text = cause.to_string();
+        let (sentence, help) = match text.split_once("\nhelp: ") {
+            Some((sentence, help)) => (sentence.to_owned(), Some(help.to_owned())),
+            None => (text, None),
+        };
+        // A wrapping error often shows its cause already.
+        if !lines.iter().any(|line: &String| line.contains(sentence.trim())) {
+            let label = if lines.is_empty() { "error: " } else { "cause: " };
+            lines.push(format!("{label}{sentence}"));
+        }
+        if let Some(help) = help
+            && !helps.contains(&help)
+        {
+            helps.push(help);
+        }
+    }
+    if helps.is_empty()
+        && let Some(help) = help_for(error)
+    {
+        helps.push(help.into());
+    }
+    lines.extend(helps.into_iter().map(|help| format!("help: {help}")));
+    lines.join("\n")
+}
+
+fn help_for(error: &Error) -> Option<&'static str> {
+    let io = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    for cause in io {
+        match cause.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => return Some(DISK_FULL),
+            std::io::ErrorKind::PermissionDenied => return Some("check who owns the file and its folder"),
+            _ => {}
+        }
+    }
+    let sqlite = error.chain().filter_map(|cause| cause.downcast_ref::<rusqlite::Error>());
+    sqlite
+        .filter_map(rusqlite::Error::sqlite_error_code)
+        .any(|code| code == rusqlite::ErrorCode::DiskFull)
+        .then_some(DISK_FULL)
+}
+
+const DISK_FULL: &str =
+    "the disk is full: free some space; what was recorded is safe, and `--resume` goes on";
+
+/// The exit code of an error.
+pub fn exit(error: &Error) -> Exit {
+    if error.chain().any(|cause| cause.is::<tandem_host::rollout::Cancelled>()) {
+        Exit::Interrupted
+    } else {
+        Exit::Failed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::{Context, anyhow};
+    use expect_test::{Expect, expect};
+
+    fn check(error: Error, expected: Expect) {
+        expected.assert_eq(&render(&error));
+    }
+
+    #[test]
+    fn the_next_step_comes_last() {
+        check(
+            Err::<(), _>(anyhow!("the inner fault\nhelp: mend it"))
+                .context("the outer sentence")
+                .unwrap_err(),
+            expect![[r#"
+                error: the outer sentence
+                cause: the inner fault
+                help: mend it"#]],
+        );
+    }
+
+    #[test]
+    fn a_full_disk_says_that_nothing_is_lost() {
+        let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+        check(
+            Err::<(), _>(full).context("blob abc cannot be written").unwrap_err(),
+            expect![[r#"
+                error: blob abc cannot be written
+                cause: no storage space
+                help: the disk is full: free some space; what was recorded is safe, and `--resume` goes on"#]],
+        );
+    }
+
+    #[test]
+    fn a_cause_that_the_sentence_shows_already_is_not_repeated() {
+        let inner = anyhow!("no such task");
+        check(inner.context("it failed: no such task"), expect!["error: it failed: no such task"]);
+    }
+}

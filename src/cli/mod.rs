@@ -1,0 +1,151 @@
+//! What did the user ask for, and how did it end? Arguments in, exit code out.
+
+mod demos;
+mod episode;
+mod error;
+mod harness;
+mod model;
+mod pair;
+mod plugin;
+mod setup;
+mod tasks;
+#[cfg(feature = "train")]
+mod train;
+#[cfg(feature = "train")]
+mod warmup;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// How a command ended. Wrong arguments end with 2, by clap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It did what was asked.
+    Done = 0,
+    /// It could not: the message says what and what to do next.
+    Failed = 1,
+    /// It could, and the answer is no: a plugin refused, a task not valid, a pair changed.
+    No = 3,
+    /// Ctrl-C or SIGTERM; `--resume` goes on.
+    Interrupted = 130,
+}
+
+#[derive(Parser)]
+#[command(
+    name = "tandem",
+    version,
+    about = "Trains a coding agent's policy and evolves its harness in one loop, and ships both as one pair",
+    after_help = "Exit codes: 0 done; 1 failed, the message says what to do; 2 wrong arguments; 3 the answer is no (a plugin refused, a task not valid, a pair changed); 130 interrupted."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check, run and build plugins.
+    #[command(subcommand)]
+    Plugin(plugin::PluginCommand),
+    /// List and validate task sets.
+    #[command(subcommand)]
+    Tasks(tasks::TasksCommand),
+    /// Fetch policies that the program knows by name.
+    #[command(subcommand)]
+    Model(model::ModelCommand),
+    /// Show harness manifests.
+    #[command(subcommand)]
+    Harness(harness::HarnessCommand),
+    /// Run one task with a policy and a harness.
+    Episode(episode::EpisodeArguments),
+    /// Record demonstrations from tasks that carry scripted replies.
+    Demos(demos::DemosArguments),
+    /// Teach a policy the protocol from demonstrations.
+    #[cfg(feature = "train")]
+    Warmup(warmup::WarmupArguments),
+    /// Run a campaign from its file, or go on with one.
+    #[cfg(feature = "train")]
+    Train(train::TrainArguments),
+    /// Show what came of a run.
+    Report(ReportArguments),
+    /// Compile one component: the host calls this in a process with caps.
+    #[command(name = setup::COMPILE, hide = true)]
+    CompileComponent { input: std::path::PathBuf, output: std::path::PathBuf },
+    /// Verify a pair.
+    #[command(subcommand)]
+    Pair(pair::PairCommand),
+}
+
+#[derive(clap::Args)]
+struct ReportArguments {
+    /// The run folder.
+    run: std::path::PathBuf,
+    /// JSON instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("TANDEM_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let arguments = Arguments::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: the async runtime could not start: {error}");
+            return ExitCode::from(Exit::Failed as u8);
+        }
+    };
+    let exit = match runtime.block_on(dispatch(arguments.command)) {
+        Ok(exit) => exit,
+        Err(failure) => {
+            eprintln!("{}", error::render(&failure));
+            error::exit(&failure)
+        }
+    };
+    // Blocking work of a cancelled phase must not hold the program up.
+    runtime.shutdown_background();
+    ExitCode::from(exit as u8)
+}
+
+async fn dispatch(command: Command) -> Result<Exit> {
+    match command {
+        Command::Plugin(command) => plugin::run(command).await,
+        Command::Tasks(command) => tasks::run(command).await,
+        Command::Model(command) => model::run(command),
+        Command::Harness(command) => harness::run(command),
+        Command::Episode(arguments) => episode::run(arguments).await,
+        Command::Demos(arguments) => demos::run(arguments).await,
+        #[cfg(feature = "train")]
+        Command::Warmup(arguments) => warmup::run(arguments),
+        #[cfg(feature = "train")]
+        Command::Train(arguments) => train::run(arguments).await,
+        Command::Report(arguments) => report(&arguments),
+        Command::CompileComponent { input, output } => {
+            match tandem_host::plugin::compile_child(&input, &output) {
+                Ok(()) => Ok(Exit::Done),
+                // The parent reads this and says it in its own words.
+                Err(reason) => {
+                    eprintln!("{reason}");
+                    Ok(Exit::Failed)
+                }
+            }
+        }
+        Command::Pair(command) => pair::run(command),
+    }
+}
+
+fn report(arguments: &ReportArguments) -> Result<Exit> {
+    let record = setup::existing_record(&arguments.run)?;
+    let report = crate::view::report(&record)?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{report}");
+    }
+    Ok(Exit::Done)
+}

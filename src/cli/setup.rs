@@ -1,0 +1,47 @@
+//! What do commands need from this machine? Engine, forge, workspaces, the run's record.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use tandem_host::forge::{Forge, ForgeConfig};
+use tandem_host::plugin::{AdmissionOptions, CompileIn, Engine, PluginLimits};
+use tandem_host::workspace::WorkspaceConfig;
+
+use crate::campaign::RunRecord;
+
+/// The plugin engine with its default limits.
+pub fn engine() -> Result<Engine> {
+    Ok(Engine::new(PluginLimits::default())?)
+}
+
+/// The forge, with its cache beside the fetched models.
+pub fn forge() -> Result<Forge> {
+    Ok(Forge::new(ForgeConfig::new(crate::campaign::home()?.join("forge")))?)
+}
+
+/// Admission that compiles in a process of its own: this program again, as the
+/// hidden command [`COMPILE`].
+pub fn admission() -> Result<AdmissionOptions> {
+    let program = std::env::current_exe().context("this program cannot find its own file")?;
+    let compile_in = CompileIn::Child { program, args: vec![COMPILE.into()] };
+    Ok(AdmissionOptions { compile_in, ..AdmissionOptions::default() })
+}
+
+/// The hidden command that compiles one component under caps and ends.
+pub const COMPILE: &str = "compile-component";
+
+/// Workspaces with their default caps.
+pub fn workspaces() -> WorkspaceConfig {
+    WorkspaceConfig::default()
+}
+
+/// The record of a run that exists.
+pub fn existing_record(run: &Path) -> Result<RunRecord> {
+    if !run.join("run.sqlite").exists() {
+        bail!(
+            "{} is not the folder of a run: it has no run.sqlite\nhelp: `tandem train CAMPAIGN --run DIR` makes one",
+            run.display()
+        );
+    }
+    RunRecord::open(run).with_context(|| format!("the run in {} cannot be opened", run.display()))
+}

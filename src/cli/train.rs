@@ -1,0 +1,114 @@
+//! `tandem train`: run a campaign, or go on with one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use tandem_host::rollout::Cancel;
+
+use super::{Exit, setup};
+use crate::campaign::{Campaign, CampaignConfig, Parts};
+use crate::view::Progress;
+
+#[derive(clap::Args)]
+pub struct TrainArguments {
+    /// The campaign file.
+    campaign: PathBuf,
+    /// The run folder; `runs/NAME` if absent.
+    #[arg(long)]
+    run: Option<PathBuf>,
+    /// Go on with a run that was stopped.
+    #[arg(long)]
+    resume: bool,
+    /// `cpu`, or `cuda:N` in a program built for it.
+    #[arg(long, default_value = "cpu")]
+    device: String,
+}
+
+pub async fn run(arguments: TrainArguments) -> Result<Exit> {
+    let config = CampaignConfig::load(&arguments.campaign)?;
+    let run = arguments.run.clone().unwrap_or_else(|| Path::new("runs").join(&config.name));
+    let lock = claim(&run, &config, &arguments)?;
+    let progress = Progress::new();
+    let cancel = Cancel::new();
+    stop_on_signal(&cancel, &progress);
+    let parts = Parts {
+        engine: setup::engine()?,
+        forge: setup::forge()?,
+        admission: setup::admission()?,
+        workspaces: setup::workspaces(),
+        cancel,
+        progress: progress.clone(),
+        device: arguments.device.clone(),
+    };
+    let mut campaign = Campaign::open(config, &run, parts).await?;
+    let resume = format!("tandem train {} --run {} --resume", arguments.campaign.display(), run.display());
+    campaign.run().await.with_context(|| {
+        format!("the campaign stopped; nothing recorded is lost\nhelp: go on with `{resume}`")
+    })?;
+    drop(lock);
+    let record = setup::existing_record(&run)?;
+    print!("{}", crate::view::report(&record)?);
+    Ok(Exit::Done)
+}
+
+/// Makes the run folder or takes it up again. One program at a time holds it.
+fn claim(run: &Path, config: &CampaignConfig, arguments: &TrainArguments) -> Result<fs::File> {
+    let kept = run.join("campaign.json");
+    let text = serde_json::to_string_pretty(config)?;
+    match (kept.exists(), arguments.resume) {
+        (true, false) => bail!(
+            "{} holds a run already\nhelp: add `--resume` to go on with it, or take another folder with `--run`",
+            run.display()
+        ),
+        (false, true) => bail!("{} holds no run to go on with\nhelp: leave out `--resume`", run.display()),
+        (true, true) => {
+            let before =
+                fs::read_to_string(&kept).with_context(|| format!("{} cannot be read", kept.display()))?;
+            if before != text {
+                bail!(
+                    "{} says something else than the campaign that this run began with\nhelp: undo the change (the first version is {}), or start a new run with `--run`",
+                    arguments.campaign.display(),
+                    kept.display()
+                );
+            }
+        }
+        (false, false) => {
+            fs::create_dir_all(run).with_context(|| format!("{} cannot be made", run.display()))?;
+            let mut file = tempfile::NamedTempFile::new_in(run)?;
+            std::io::Write::write_all(&mut file, text.as_bytes())?;
+            file.as_file().sync_all()?;
+            file.persist(&kept)?;
+        }
+    }
+    let lock =
+        fs::File::create(run.join("lock")).with_context(|| format!("{} cannot be locked", run.display()))?;
+    if lock.try_lock().is_err() {
+        bail!("another program works on {}\nhelp: wait for it, or stop it first", run.display());
+    }
+    Ok(lock)
+}
+
+/// The first signal stops between turns; the second ends the program at once,
+/// which loses nothing that is recorded.
+fn stop_on_signal(cancel: &Cancel, progress: &Progress) {
+    let (cancel, progress) = (cancel.clone(), progress.clone());
+    tokio::spawn(async move {
+        let mut terminate = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+            Ok(signal) => signal,
+            Err(_) => return,
+        };
+        for time in 0..2 {
+            tokio::select! {
+                result = tokio::signal::ctrl_c() => if result.is_err() { return },
+                _ = terminate.recv() => {}
+            }
+            if time == 0 {
+                progress.say("stopping: what is recorded is kept; once more ends the program at once");
+                cancel.cancel();
+            } else {
+                std::process::exit(Exit::Interrupted as i32);
+            }
+        }
+    });
+}

@@ -1,0 +1,7 @@
+//! What does a person see of a run? Progress while it works, the report after.
+
+mod progress;
+mod report;
+
+pub use progress::Progress;
+pub use report::report;

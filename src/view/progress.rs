@@ -1,0 +1,139 @@
+//! Progress with rate and time left; silent bars when the output is not a terminal.
+
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use tandem_host::agent::{EpisodeRecord, Outcome};
+
+/// Where progress goes: standard error.
+#[derive(Clone)]
+pub struct Progress {
+    bars: Option<MultiProgress>,
+    started: Instant,
+}
+
+impl Progress {
+    /// Bars on a terminal; elsewhere only one line for each finished part.
+    pub fn new() -> Self {
+        let bars = std::io::stderr().is_terminal().then(MultiProgress::new);
+        Self { bars, started: Instant::now() }
+    }
+
+    /// A line that stays, with the time since the start.
+    pub fn say(&self, line: &str) {
+        let stamped = format!("[{}] {line}", clock(self.started.elapsed().as_secs()));
+        match &self.bars {
+            // A bar that is being drawn would overwrite a plain line.
+            Some(bars) => drop(bars.println(stamped)),
+            None => eprintln!("{stamped}"),
+        }
+    }
+
+    /// A bar over `total` items.
+    pub fn start(&self, label: &str, total: usize) -> Bar {
+        let bar = match &self.bars {
+            Some(bars) => bars.add(ProgressBar::new(total as u64)),
+            None => ProgressBar::hidden(),
+        };
+        bar.set_length(total as u64);
+        if let Ok(style) =
+            ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {per_sec} {msg} {eta} left")
+        {
+            bar.set_style(style);
+        }
+        bar.set_prefix(label.to_owned());
+        Bar {
+            bar,
+            label: label.to_owned(),
+            progress: self.clone(),
+            solved: AtomicUsize::new(0),
+            invalid: AtomicUsize::new(0),
+            done: AtomicUsize::new(0),
+            skipped: AtomicUsize::new(0),
+            started: Instant::now(),
+        }
+    }
+
+    /// A sign of life for work without items.
+    pub fn spin(&self, label: &str) -> Bar {
+        let bar = self.start(label, 0);
+        if let Ok(style) = ProgressStyle::with_template("{prefix} {spinner} {elapsed}") {
+            bar.bar.set_style(style);
+        }
+        bar.bar.enable_steady_tick(std::time::Duration::from_millis(200));
+        bar
+    }
+}
+
+/// Progress of one part.
+pub struct Bar {
+    bar: ProgressBar,
+    label: String,
+    progress: Progress,
+    solved: AtomicUsize,
+    invalid: AtomicUsize,
+    done: AtomicUsize,
+    skipped: AtomicUsize,
+    started: Instant,
+}
+
+impl Bar {
+    /// Items that an earlier start of the run did already.
+    pub fn skip(&self, count: usize) {
+        self.skipped.store(count, Ordering::Relaxed);
+        self.bar.inc(count as u64);
+        self.bar.reset_eta();
+    }
+
+    /// The number of items, when it is known only later.
+    pub fn set_length(&self, total: usize) {
+        self.bar.set_length(total as u64);
+    }
+
+    /// One episode more.
+    pub fn advance(&self, episode: &EpisodeRecord) {
+        match episode.outcome {
+            Outcome::Solved => self.solved.fetch_add(1, Ordering::Relaxed),
+            Outcome::Invalid(_) => self.invalid.fetch_add(1, Ordering::Relaxed),
+            Outcome::Unsolved => 0,
+        };
+        self.step(&format!("{} solved,", self.solved.load(Ordering::Relaxed)));
+    }
+
+    /// One item more.
+    pub fn step(&self, message: &str) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+        self.bar.set_message(message.to_owned());
+        self.bar.inc(1);
+    }
+
+    /// Takes the bar away and leaves one line.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+        let done = self.done.load(Ordering::Relaxed);
+        let seconds = self.started.elapsed().as_secs_f64();
+        if done == 0 && self.skipped.load(Ordering::Relaxed) > 0 {
+            return;
+        }
+        let mut line = format!("{}: {done} in {}", self.label, clock(seconds as u64));
+        let (solved, invalid) = (self.solved.load(Ordering::Relaxed), self.invalid.load(Ordering::Relaxed));
+        if solved + invalid > 0 {
+            line.push_str(&format!(", {solved} solved"));
+        }
+        if invalid > 0 {
+            line.push_str(&format!(", {invalid} invalid"));
+        }
+        if done > 0 && seconds > 0.0 {
+            line.push_str(&format!(" ({:.1} a minute)", 60.0 * done as f64 / seconds));
+        } else {
+            line = format!("{}: {}", self.label, clock(seconds as u64));
+        }
+        self.progress.say(&line);
+    }
+}
+
+fn clock(seconds: u64) -> String {
+    format!("{}:{:02}", seconds / 60, seconds % 60)
+}

@@ -1,0 +1,298 @@
+//! What came of a run? Rates by policy version and harness, the gate's ledger,
+//! what the plugins did, the updates, and the final table.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use anyhow::Result;
+use serde::Serialize;
+use tandem_host::store::Digest;
+
+use crate::campaign::{CandidateReport, EpisodeRow, Publication, RunRecord, UpdateReport};
+use crate::evolve::{Diagnosis, Verdict};
+
+/// Everything that `tandem report` shows.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    pub harnesses: Vec<HarnessLine>,
+    pub rates: Vec<RateLine>,
+    pub diagnoses: Vec<DiagnosisLine>,
+    pub ledger: Vec<LedgerLine>,
+    pub firings: Vec<FiringLine>,
+    pub updates: Vec<UpdateReport>,
+    pub table: Vec<RateLine>,
+    /// Episodes without a verdict, by cause. They count in no rate.
+    pub invalid: BTreeMap<String, usize>,
+}
+
+/// A harness that was published.
+#[derive(Debug, Serialize)]
+pub struct HarnessLine {
+    pub round: u32,
+    pub digest: Digest,
+    pub plugins: Vec<String>,
+    pub reason: String,
+}
+
+/// Rates of one policy version under one harness.
+#[derive(Debug, Serialize)]
+pub struct RateLine {
+    pub policy_version: u64,
+    pub harness: Digest,
+    pub episodes: usize,
+    pub solved: usize,
+    pub groups: usize,
+    /// Groups with both a solved and an unsolved episode.
+    pub mixed: usize,
+}
+
+/// Signals of one round.
+#[derive(Debug, Serialize)]
+pub struct DiagnosisLine {
+    pub round: u32,
+    pub diagnosis: Diagnosis,
+}
+
+/// One candidate's way through the gate.
+#[derive(Debug, Serialize)]
+pub struct LedgerLine {
+    pub round: u32,
+    pub candidate: CandidateReport,
+}
+
+/// What one plugin did at one hook point.
+#[derive(Debug, Serialize)]
+pub struct FiringLine {
+    pub plugin: Digest,
+    pub name: String,
+    pub point: String,
+    pub effect: String,
+    pub times: usize,
+    /// Episodes in which it happened, and how many of those were solved.
+    pub episodes: usize,
+    pub solved: usize,
+}
+
+/// Reads the report out of a run record.
+pub fn report(record: &RunRecord) -> Result<Report> {
+    let rows = record.episodes()?;
+    let mut invalid: BTreeMap<String, usize> = BTreeMap::new();
+    for row in rows.iter().filter(|row| !row.valid()) {
+        *invalid.entry(row.outcome.clone()).or_default() += 1;
+    }
+    let harnesses =
+        record.publications()?.into_iter().map(|p| harness_line(record, p)).collect::<Result<_>>()?;
+    let diagnoses = record.phases::<Diagnosis>("diagnosis")?;
+    let ledger = record.phases::<CandidateReport>("candidate-")?;
+    let updates = record.phases::<UpdateReport>("update")?;
+    Ok(Report {
+        harnesses,
+        rates: rates(rows.iter().filter(|row| row.arm == "collect")),
+        diagnoses: diagnoses
+            .into_iter()
+            .map(|(round, _, diagnosis)| DiagnosisLine { round, diagnosis })
+            .collect(),
+        ledger: ledger.into_iter().map(|(round, _, candidate)| LedgerLine { round, candidate }).collect(),
+        firings: firings(record, &rows)?,
+        updates: updates.into_iter().map(|(_, _, update)| update).collect(),
+        table: rates(rows.iter().filter(|row| row.arm == "evaluate")),
+        invalid,
+    })
+}
+
+fn harness_line(record: &RunRecord, publication: Publication) -> Result<HarnessLine> {
+    let manifest = record.harness(&publication.digest)?;
+    Ok(HarnessLine {
+        round: publication.round,
+        digest: publication.digest,
+        plugins: manifest.plugins.into_iter().map(|plugin| plugin.name).collect(),
+        reason: publication.reason,
+    })
+}
+
+fn rates<'a>(rows: impl Iterator<Item = &'a EpisodeRow>) -> Vec<RateLine> {
+    let mut cells: BTreeMap<(u64, Digest), BTreeMap<&str, (usize, usize)>> = BTreeMap::new();
+    for row in rows.filter(|row| row.valid()) {
+        let groups = cells.entry((row.policy_version, row.harness)).or_default();
+        let (solved, episodes) = groups.entry(&row.group).or_default();
+        *solved += usize::from(row.solved());
+        *episodes += 1;
+    }
+    cells
+        .into_iter()
+        .map(|((policy_version, harness), groups)| RateLine {
+            policy_version,
+            harness,
+            episodes: groups.values().map(|(_, episodes)| episodes).sum(),
+            solved: groups.values().map(|(solved, _)| solved).sum(),
+            groups: groups.len(),
+            mixed: groups.values().filter(|(solved, episodes)| *solved > 0 && solved < episodes).count(),
+        })
+        .collect()
+}
+
+fn firings(record: &RunRecord, rows: &[EpisodeRow]) -> Result<Vec<FiringLine>> {
+    let mut found: BTreeMap<(String, Digest, String, String), (usize, usize, usize)> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.effects + row.faults > 0) {
+        let episode = record.episode(row)?;
+        let mut seen = BTreeSet::new();
+        let effects = episode.effects.iter().map(|e| (&e.name, e.plugin, e.point, name_of(&e.kind)));
+        let faults = episode.faults.iter().map(|f| (&f.name, f.plugin, f.point, "fault".to_owned()));
+        for (name, plugin, point, effect) in effects.chain(faults) {
+            let key = (name.clone(), plugin, point.name().to_owned(), effect);
+            let counts = found.entry(key.clone()).or_default();
+            counts.0 += 1;
+            if seen.insert(key) {
+                counts.1 += 1;
+                counts.2 += usize::from(row.solved());
+            }
+        }
+    }
+    let lines = found.into_iter().map(|((name, plugin, point, effect), (times, episodes, solved))| {
+        FiringLine { plugin, name, point, effect, times, episodes, solved }
+    });
+    Ok(lines.collect())
+}
+
+fn name_of<T: Serialize>(value: &T) -> String {
+    serde_json::to_value(value).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+fn share(part: usize, whole: usize) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+fn percent(part: usize, whole: usize) -> String {
+    format!("{:.1} % ({part}/{whole})", 100.0 * share(part, whole))
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Harnesses")?;
+        let lines = self.harnesses.iter().map(|line| {
+            let plugins = if line.plugins.is_empty() { "no plugins".into() } else { line.plugins.join(", ") };
+            vec![format!("round {}", line.round), line.digest.short(), plugins, line.reason.clone()]
+        });
+        table(f, &["", "digest", "plugins", "why"], lines)?;
+
+        writeln!(f, "\nTraining episodes")?;
+        table(f, &["policy", "harness", "pass rate", "trainable rate"], self.rates.iter().map(rate_cells))?;
+
+        for line in &self.diagnoses {
+            let diagnosis = &line.diagnosis;
+            writeln!(
+                f,
+                "\nDiagnosis of round {}: {} of {} episodes failed, {} of them by a wrong idea alone",
+                line.round, diagnosis.failed, diagnosis.episodes, diagnosis.strategy
+            )?;
+            let lines = diagnosis.signals.iter().map(|(signal, tasks)| {
+                vec![
+                    signal.name().to_owned(),
+                    tasks.values().sum::<usize>().to_string(),
+                    tasks.len().to_string(),
+                ]
+            });
+            table(f, &["signal", "episodes", "tasks"], lines)?;
+        }
+
+        writeln!(f, "\nGate ledger")?;
+        if self.ledger.is_empty() {
+            writeln!(f, "  no candidate")?;
+        }
+        for line in &self.ledger {
+            let candidate = &line.candidate;
+            writeln!(
+                f,
+                "  round {}: {} for {} (source {}, built in {:.1} s)",
+                line.round,
+                candidate.proposal.name,
+                candidate.proposal.signal.name(),
+                candidate.proposal.source.short(),
+                candidate.build_seconds
+            )?;
+            writeln!(f, "    {}", candidate.verdict())?;
+            if let Some(gate) = &candidate.gate {
+                writeln!(
+                    f,
+                    "    paired: {}; paper's rule: {} (pass {:.1} % to {:.1} %, trainable {:.1} % to {:.1} %)",
+                    verdict(gate.paired),
+                    verdict(gate.paper.verdict),
+                    100.0 * gate.paper.pass_incumbent,
+                    100.0 * gate.paper.pass_candidate,
+                    100.0 * gate.paper.trainable_incumbent,
+                    100.0 * gate.paper.trainable_candidate,
+                )?;
+            }
+        }
+
+        writeln!(f, "\nWhat the plugins did")?;
+        let lines = self.firings.iter().map(|line| {
+            vec![
+                line.name.clone(),
+                line.plugin.short(),
+                line.point.clone(),
+                line.effect.clone(),
+                line.times.to_string(),
+                percent(line.solved, line.episodes),
+            ]
+        });
+        table(f, &["plugin", "digest", "point", "effect", "times", "episodes solved"], lines)?;
+
+        writeln!(f, "\nPolicy updates")?;
+        if self.updates.is_empty() {
+            writeln!(f, "  none")?;
+        }
+        for update in &self.updates {
+            writeln!(f, "  {}", update.sentence())?;
+        }
+
+        if !self.table.is_empty() {
+            writeln!(f, "\nFinal table: policy × harness, same tasks and seeds")?;
+            table(
+                f,
+                &["policy", "harness", "pass rate", "trainable rate"],
+                self.table.iter().map(rate_cells),
+            )?;
+        }
+        if !self.invalid.is_empty() {
+            writeln!(f, "\nEpisodes without a verdict, in no rate")?;
+            let lines = self.invalid.iter().map(|(cause, count)| vec![cause.clone(), count.to_string()]);
+            table(f, &["cause", "episodes"], lines)?;
+        }
+        Ok(())
+    }
+}
+
+fn rate_cells(line: &RateLine) -> Vec<String> {
+    vec![
+        format!("v{}", line.policy_version),
+        line.harness.short(),
+        percent(line.solved, line.episodes),
+        percent(line.mixed, line.groups),
+    ]
+}
+
+fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Accept => "accept",
+        Verdict::Reject => "reject",
+    }
+}
+
+/// Columns as wide as their widest cell.
+fn table(f: &mut fmt::Formatter<'_>, head: &[&str], lines: impl Iterator<Item = Vec<String>>) -> fmt::Result {
+    let lines: Vec<_> = lines.collect();
+    if lines.is_empty() {
+        return writeln!(f, "  none");
+    }
+    let head: Vec<_> = head.iter().map(|cell| (*cell).to_owned()).collect();
+    let width = |column: usize| {
+        [&head].into_iter().chain(&lines).map(|line| line[column].chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<_> = (0..head.len()).map(width).collect();
+    for line in [&head].into_iter().chain(&lines) {
+        let cells: Vec<_> = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        writeln!(f, "  {}", cells.join("  ").trim_end())?;
+    }
+    Ok(())
+}
