@@ -36,6 +36,10 @@ pub enum Error {
     Git { command: String, reason: String },
     #[error("`git {command}` took longer than {limit} seconds")]
     GitTimeout { command: String, limit: u64 },
+    #[error(
+        "{what} was ended from outside by signal {signal}\nhelp: see whether the machine ran out of memory"
+    )]
+    Killed { what: String, signal: i32 },
     #[error("git cannot read the work tree: {reason}")]
     UnreadableWorkTree { reason: String },
     #[error("the patch does not apply to the task's files: {reason}")]

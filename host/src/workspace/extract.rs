@@ -26,6 +26,9 @@ pub struct Extracted {
 /// Litter that is never part of a patch.
 const LITTER: [&str; 2] = [":(top,exclude,glob)**/__pycache__/**", ":(top,exclude,glob)**/*.pyc"];
 
+/// Longest path in a work tree; the kernel takes 4096 bytes with the folders above it.
+const PATH_BYTES: u64 = 2_000;
+
 /// Reads the difference. `git` has an index of its own at the base commit.
 pub(crate) async fn extract(
     git: &HostGit,
@@ -97,6 +100,11 @@ fn survey(tree: &Path, tracked: &BTreeSet<PathBuf>, limits: &ExtractLimits) -> R
             let meta = fs::symlink_metadata(&path).map_err(Error::io("reading", &path))?;
             let kind = meta.file_type();
             entries += 1;
+            let length = name.as_os_str().len() as u64;
+            if length > PATH_BYTES {
+                let (used, limit) = (length, PATH_BYTES);
+                return Err(Error::TooLarge { what: "a path of the work tree", used, limit, unit: "bytes" });
+            }
             if entries > limits.entries {
                 let (used, limit) = (entries, limits.entries);
                 return Err(Error::TooLarge { what: "the work tree", used, limit, unit: "entries" });

@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use super::beneath::Beneath;
 use super::config::WorkspaceConfig;
 use super::error::Error;
-use super::sandbox::open_to_others;
+use super::scratch::Scratch;
 use super::snapshot::Copy;
 
 /// A folder for temporary files. Dropping it removes it.
 #[derive(Debug)]
 pub struct Folder {
-    holder: tempfile::TempDir,
+    scratch: Scratch,
 }
 
 impl Folder {
     /// A new empty folder.
     pub fn empty(config: &WorkspaceConfig) -> Result<Self, Error> {
-        let folder = Self::hold(config)?;
+        let folder = Self { scratch: Scratch::new("tandem-folder-", config)? };
         let path = folder.path();
         std::fs::create_dir(&path).map_err(Error::io("making", &path))?;
         Ok(folder)
@@ -27,7 +27,7 @@ impl Folder {
 
     /// A copy of the files, folders and links of `from`, readable for commands.
     pub fn copy_of(from: &Path, config: &WorkspaceConfig) -> Result<Self, Error> {
-        let folder = Self::hold(config)?;
+        let folder = Self { scratch: Scratch::new("tandem-folder-", config)? };
         let mut copy = Copy::new(config.extract.entries, config.extract.total_bytes);
         copy.folder(from, &folder.path(), Path::new(""))?;
         Ok(folder)
@@ -35,21 +35,11 @@ impl Folder {
 
     /// Where it lies on the host.
     pub fn path(&self) -> PathBuf {
-        self.holder.path().join("folder")
+        self.scratch.path().join("folder")
     }
 
     /// Opens a file in it to read. Links that lead out of it are not followed.
     pub fn open(&self, name: &str) -> io::Result<File> {
         Beneath::open(&self.path())?.read(name)
-    }
-
-    fn hold(config: &WorkspaceConfig) -> Result<Self, Error> {
-        let root = config.root();
-        let holder = tempfile::Builder::new()
-            .prefix("tandem-folder-")
-            .tempdir_in(&root)
-            .map_err(Error::io("making a folder in", &root))?;
-        open_to_others(holder.path())?;
-        Ok(Self { holder })
     }
 }

@@ -6,6 +6,7 @@
 //! four by `info/attributes`, which wins over any `.gitattributes` in the tree.
 
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -102,7 +103,9 @@ impl HostGit {
             .stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .kill_on_drop(true);
+            .kill_on_drop(true)
+            // Ctrl-C is for the host to act on.
+            .process_group(0);
         let mut child = process.spawn().map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => Error::NoGit,
             _ => Error::io("starting", Path::new("git"))(source),
@@ -130,6 +133,9 @@ impl HostGit {
             return Err(Error::TooLarge { what: "the output of git", used, limit: cap, unit: "bytes" });
         }
         let status = status.map_err(Error::io("waiting for", Path::new("git")))?;
+        if let Some(signal) = status.signal() {
+            return Err(Error::Killed { what: format!("`git {command}`"), signal });
+        }
         if !status.success() {
             let reason = String::from_utf8_lossy(&err).trim().to_owned();
             return Err(Error::Git { command, reason });

@@ -13,6 +13,7 @@ mod folder;
 mod git;
 mod output;
 mod sandbox;
+mod scratch;
 mod snapshot;
 #[cfg(test)]
 mod tests;

@@ -174,7 +174,7 @@ impl Sandbox {
         })
         .await;
         let exit_code = match ended {
-            Ok(status) => Some(exit_code(status.map_err(Error::io("waiting for", &self.launcher.bwrap))?)),
+            Ok(status) => Some(exit_code(status.map_err(Error::io("waiting for", &self.launcher.bwrap))?)?),
             Err(_) => {
                 kill_namespace(&mut child).await;
                 // What was written just before the end is still in the pipe.
@@ -255,6 +255,8 @@ impl Sandbox {
         process.env_clear().envs(FIXED_ENV).envs(command.env.iter().map(|(name, value)| (name, value)));
         let second = writer.try_clone().map_err(Error::io("making a pipe for", Path::new("output")))?;
         process.stdin(Stdio::null()).stdout(writer).stderr(second).kill_on_drop(true);
+        // Ctrl-C is for the host to act on; a command that died of it would be taken for its own doing.
+        process.process_group(0);
         process.spawn().map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => Error::NoBubblewrap,
             io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput => {
@@ -389,9 +391,12 @@ async fn kill_namespace(child: &mut Child) {
     }
 }
 
-fn exit_code(status: ExitStatus) -> i32 {
+/// The exit code of a command. Bubblewrap tells signals of the command as 128 + n;
+/// one that ended bubblewrap itself came from outside.
+fn exit_code(status: ExitStatus) -> Result<i32, Error> {
     use std::os::unix::process::ExitStatusExt;
-    status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(-1)
+    let killed = || Error::Killed { what: "the sandbox".into(), signal: status.signal().unwrap_or_default() };
+    status.code().ok_or_else(killed)
 }
 
 fn check_arguments(argv: &[OsString]) -> Result<(), Error> {

@@ -157,6 +157,29 @@ async fn background_children_die_with_a_command_that_ends() {
 }
 
 #[tokio::test]
+async fn a_sandbox_that_is_killed_from_outside_is_no_result_of_the_command() {
+    let workspace = workspace().await;
+    let run = workspace.bash("sleep 65432", LONG);
+    let kill = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        // Only bubblewrap's own process, which is the parent of the namespace.
+        let found = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let line = fs::read(path.join("cmdline")).ok()?;
+            let is_bwrap = String::from_utf8_lossy(&line).contains("bwrap\0");
+            let holds_mark = String::from_utf8_lossy(&line).contains("sleep 65432");
+            (is_bwrap && holds_mark).then(|| path.file_name()?.to_str()?.parse::<i32>().ok()).flatten()
+        });
+        let parent = found.min().unwrap();
+        // SAFETY: a signal to a process that this test started.
+        unsafe { libc::kill(parent, libc::SIGINT) };
+    };
+    let (result, ()) = tokio::join!(run, kill);
+    assert!(matches!(result, Err(Error::Killed { signal: libc::SIGINT, .. })), "{result:?}");
+    assert_eq!(processes_with("sleep 65432"), 0);
+}
+
+#[tokio::test]
 async fn dropping_a_running_command_kills_it() {
     let workspace = workspace().await;
     let run = workspace.bash("setsid sleep 76543 & sleep 76543", LONG);
@@ -426,6 +449,13 @@ async fn a_workspace_leaves_nothing_behind() {
     let snapshot = Arc::new(Snapshot::take(files.path(), &config).await.unwrap());
     let workspace = Workspace::create(snapshot.clone(), &config).await.unwrap();
     run(&workspace, "mkdir -p a/b; chmod 000 a; echo x > y").await;
+    drop(workspace);
+    // A tree so deep that recursion over it would end the program.
+    let workspace = Workspace::create(snapshot.clone(), &config).await.unwrap();
+    let deep = "import os\nfor _ in range(20000):\n    os.mkdir('d')\n    os.chdir('d')\nos.chmod('.', 0)";
+    assert_eq!(run(&workspace, &format!("python3 -c \"{deep}\"")).await, (Some(0), String::new()));
+    let error = workspace.extract().await.unwrap_err();
+    assert!(error.is_caused_by_agent(), "{error}");
     drop((workspace, snapshot));
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
 }

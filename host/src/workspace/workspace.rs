@@ -11,7 +11,8 @@ use super::config::WorkspaceConfig;
 use super::error::Error;
 use super::extract::{Extracted, extract};
 use super::git::HostGit;
-use super::sandbox::{CommandOutput, Mount, Sandbox, SandboxCommand, WORKSPACE_PATH, open_to_others};
+use super::sandbox::{CommandOutput, Mount, Sandbox, SandboxCommand, WORKSPACE_PATH};
+use super::scratch::Scratch;
 use super::snapshot::{Repository, Snapshot};
 use crate::harness::{PatchCandidate, PatchSource};
 
@@ -20,7 +21,7 @@ use crate::harness::{PatchCandidate, PatchSource};
 pub struct Workspace {
     snapshot: Arc<Snapshot>,
     config: WorkspaceConfig,
-    folder: tempfile::TempDir,
+    folder: Scratch,
     sandbox: Sandbox,
     beneath: Arc<Beneath>,
     /// One git call of the host at a time: they share an index.
@@ -71,12 +72,7 @@ impl Workspace {
         repository: Repository,
         mut mounts: Vec<Mount>,
     ) -> Result<Self, Error> {
-        let root = config.root();
-        let folder = tempfile::Builder::new()
-            .prefix("tandem-work-")
-            .tempdir_in(&root)
-            .map_err(Error::io("making a folder in", &root))?;
-        open_to_others(folder.path())?;
+        let folder = Scratch::new("tandem-work-", config)?;
         let tree = folder.path().join("tree");
         snapshot.copy_to(&tree, repository)?;
         mounts.push(Mount::read_write(&tree, WORKSPACE_PATH));
