@@ -23,12 +23,29 @@ fn check(files: &[(&str, &str)], arguments: &[&str], code: i32, expected: Expect
 
 #[test]
 fn a_file_that_is_no_component_is_refused() {
-    check(&[("x.wasm", "hello")], &["plugin", "check", "DIR/x.wasm"], 3, expect![[""]]);
+    check(
+        &[("x.wasm", "hello")],
+        &["plugin", "check", "DIR/x.wasm"],
+        3,
+        expect![[r#"
+        error: the plugin 2cf24dba5fb0 is not WebAssembly (admission step: parse)
+        help: build it for the target `wasm32-wasip2`, which makes a component
+    "#]],
+    );
 }
 
 #[test]
 fn a_missing_plugin_file_is_named() {
-    check(&[], &["plugin", "check", "DIR/none.wasm"], 1, expect![[""]]);
+    check(
+        &[],
+        &["plugin", "check", "DIR/none.wasm"],
+        1,
+        expect![[r#"
+        error: DIR/none.wasm cannot be read
+        cause: No such file or directory (os error 2)
+        help: check the path
+    "#]],
+    );
 }
 
 #[test]
@@ -36,14 +53,29 @@ fn a_task_folder_without_tests_is_named() {
     check(
         &[("tasks/a/task.toml", "schema_version = \"1.4\"\n"), ("tasks/a/instruction.md", "Mend it.\n")],
         &["tasks", "validate", "DIR/tasks"],
-        1,
-        expect![[""]],
+        3,
+        expect![[r#"
+            task  difficulty  reference   empty  seconds  verdict
+            a     -                 0/0     0/0     0.00  NOT FIT
+
+            1 tasks, 0 fit, 1 not fit
+
+            a: task folder `DIR/tasks/a` has no `tests/test.sh`
+            help: write a script that leaves 1 or 0 in `/logs/verifier/reward.txt`"#]],
     );
 }
 
 #[test]
 fn a_folder_that_is_no_run_has_no_report() {
-    check(&[], &["report", "DIR"], 1, expect![[""]]);
+    check(
+        &[],
+        &["report", "DIR"],
+        1,
+        expect![[r#"
+        error: DIR is not the folder of a run: it has no run.sqlite
+        help: `tandem train CAMPAIGN --run DIR` makes one
+    "#]],
+    );
 }
 
 #[test]
@@ -53,7 +85,10 @@ fn a_pair_with_a_changed_file_is_refused() {
         &[("pair/pair.json", pair), ("pair/harness.json", "{}")],
         &["pair", "verify", "DIR/pair"],
         3,
-        expect![[""]],
+        expect![[r#"
+            error: file harness.json of the pair was changed: its digest is sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a, and sha256:0000000000000000000000000000000000000000000000000000000000000000 is expected
+            help: copy the pair again
+        "#]],
     );
 }
 
@@ -66,13 +101,33 @@ mod train {
     #[test]
     fn an_unknown_key_of_a_campaign_is_named() {
         let text = format!("{CAMPAIGN}[rollout]\ngroup = 4\n");
-        check(&[("c.toml", &text)], &["train", "DIR/c.toml", "--run", "DIR/run"], 1, expect![[""]]);
+        check(
+            &[("c.toml", &text)],
+            &["train", "DIR/c.toml", "--run", "DIR/run"],
+            1,
+            expect![[r#"
+            error: campaign file DIR/c.toml is not right: TOML parse error at line 7, column 1
+              |
+            7 | group = 4
+              | ^^^^^
+            unknown field `group`, expected one of `group_size`, `groups`, `diagnosed`, `concurrency`, `retries`, `sampling`
+            help: docs/campaign.md lists every key
+        "#]],
+        );
     }
 
     #[test]
     fn a_group_of_one_is_refused() {
         let text = format!("{CAMPAIGN}[rollout]\ngroup_size = 1\n");
-        check(&[("c.toml", &text)], &["train", "DIR/c.toml", "--run", "DIR/run"], 1, expect![[""]]);
+        check(
+            &[("c.toml", &text)],
+            &["train", "DIR/c.toml", "--run", "DIR/run"],
+            1,
+            expect![[r#"
+            error: campaign file DIR/c.toml is not right: `rollout.group_size` is 1, but a group of one has no advantage: take 2 or more
+            help: docs/campaign.md lists every key
+        "#]],
+        );
     }
 
     #[test]
@@ -84,7 +139,15 @@ mod train {
             ("tasks/a/environment/workspace/m.py", "x = 1\n"),
             ("tasks/a/tests/test.sh", "echo 1 > /logs/verifier/reward.txt\n"),
         ];
-        check(&files, &["train", "DIR/c.toml", "--run", "DIR/run"], 1, expect![[""]]);
+        check(
+            &files,
+            &["train", "DIR/c.toml", "--run", "DIR/run"],
+            1,
+            expect![[r#"
+            error: the weights of `smollm2-135m` are not here: DIR/home/models/smollm2-135m.gguf does not exist
+            help: run `tandem model fetch smollm2-135m`
+        "#]],
+        );
     }
 
     #[test]
@@ -97,7 +160,15 @@ mod train {
             ("tasks/a/environment/workspace/m.py", "x = 1\n"),
             ("tasks/a/tests/test.sh", "echo 1 > /logs/verifier/reward.txt\n"),
         ];
-        check(&files, &["train", "DIR/c.toml", "--run", "DIR/run"], 1, expect![[""]]);
+        check(
+            &files,
+            &["train", "DIR/c.toml", "--run", "DIR/run"],
+            1,
+            expect![[r#"
+            error: DIR/home/models/smollm2-135m.gguf is damaged: its SHA-256 is b83633aa785344791618f2fddf131b010ea04912a60430760b070bad293f65bd, and b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53 is expected
+            help: delete it and run `tandem model fetch smollm2-135m`
+        "#]],
+        );
     }
 
     #[test]
@@ -106,7 +177,10 @@ mod train {
             &[("c.toml", CAMPAIGN), ("run/campaign.json", "{}")],
             &["train", "DIR/c.toml", "--run", "DIR/run"],
             1,
-            expect![[""]],
+            expect![[r#"
+                error: DIR/run holds a run already
+                help: add `--resume` to go on with it, or take another folder with `--run`
+            "#]],
         );
     }
 
@@ -116,7 +190,10 @@ mod train {
             &[("c.toml", CAMPAIGN)],
             &["train", "DIR/c.toml", "--run", "DIR/run", "--resume"],
             1,
-            expect![[""]],
+            expect![[r#"
+                error: DIR/run holds no run to go on with
+                help: leave out `--resume`
+            "#]],
         );
     }
 
@@ -126,7 +203,10 @@ mod train {
             &[("d.jsonl", "{}\n")],
             &["warmup", "--demos", "DIR/d.jsonl", "--out", "DIR/a", "--device", "tpu"],
             1,
-            expect![[""]],
+            expect![[r#"
+                error: `tpu` is not a device
+                help: devices are `cpu` and `cuda:0`, `cuda:1`, …
+            "#]],
         );
     }
 }

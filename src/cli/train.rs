@@ -41,7 +41,10 @@ pub async fn run(arguments: TrainArguments) -> Result<Exit> {
         progress: progress.clone(),
         device: arguments.device.clone(),
     };
+    let text = serde_json::to_string_pretty(&config)?;
     let mut campaign = Campaign::open(config, &run, parts).await?;
+    // From here on the folder holds a run: what could be wrong at the start was not.
+    keep(&run, &text)?;
     let resume = format!("tandem train {} --run {} --resume", arguments.campaign.display(), run.display());
     campaign.run().await.with_context(|| {
         format!("the campaign stopped; nothing recorded is lost\nhelp: go on with `{resume}`")
@@ -52,9 +55,12 @@ pub async fn run(arguments: TrainArguments) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// The campaign as the run began with it.
+const KEPT: &str = "campaign.json";
+
 /// Makes the run folder or takes it up again. One program at a time holds it.
 fn claim(run: &Path, config: &CampaignConfig, arguments: &TrainArguments) -> Result<fs::File> {
-    let kept = run.join("campaign.json");
+    let kept = run.join(KEPT);
     let text = serde_json::to_string_pretty(config)?;
     match (kept.exists(), arguments.resume) {
         (true, false) => bail!(
@@ -75,10 +81,6 @@ fn claim(run: &Path, config: &CampaignConfig, arguments: &TrainArguments) -> Res
         }
         (false, false) => {
             fs::create_dir_all(run).with_context(|| format!("{} cannot be made", run.display()))?;
-            let mut file = tempfile::NamedTempFile::new_in(run)?;
-            std::io::Write::write_all(&mut file, text.as_bytes())?;
-            file.as_file().sync_all()?;
-            file.persist(&kept)?;
         }
     }
     let lock =
@@ -87,6 +89,15 @@ fn claim(run: &Path, config: &CampaignConfig, arguments: &TrainArguments) -> Res
         bail!("another program works on {}\nhelp: wait for it, or stop it first", run.display());
     }
     Ok(lock)
+}
+
+/// Keeps the campaign that the run began with.
+fn keep(run: &Path, text: &str) -> Result<()> {
+    let mut file = tempfile::NamedTempFile::new_in(run)?;
+    std::io::Write::write_all(&mut file, text.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(run.join(KEPT))?;
+    Ok(())
 }
 
 /// The first signal stops between turns; the second ends the program at once,
