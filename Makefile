@@ -5,13 +5,13 @@ export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tandem/target
 RUN ?= runs/quickstart
 DEVICE ?= cpu
 
-.PHONY: help setup build cuda weights quickstart test test-slow warmup clean
+.PHONY: help setup build cuda weights quickstart warmup test
 
 help:
 	@echo 'make quickstart   run a small campaign from fetched weights to a report and a pair'
 	@echo 'make test         run all tests'
 	@echo 'make cuda         build the program with Burn CUDA'
-	@echo 'make warmup       make the demonstrations of the quickstart adapter again'
+	@echo 'make warmup       make the adapter that the quickstart starts from again (DEVICE=cuda:0)'
 
 # The wasm32-wasip2 target, bubblewrap, git and Python; nothing that is there already.
 setup:
@@ -33,11 +33,26 @@ quickstart: weights
 	$(CARGO_TARGET_DIR)/debug/tandem train examples/quickstart/campaign.toml --run $(RUN) --device $(DEVICE)
 	$(CARGO_TARGET_DIR)/debug/tandem pair verify $(RUN)/pair
 
+# The demonstrations and the adapter of the quickstart, from nothing. On a GPU this
+# takes six minutes; on two CPU cores, hours.
+WARM := $(CURDIR)/runs/warmup
+warmup: weights
+	rm -rf $(WARM) && mkdir -p $(WARM)
+	python3 examples/warmup/from_tasks.py --tasks examples/tasks/first-steps --per-task 8 --seed 5 --out $(WARM)/own
+	python3 examples/warmup/generate.py --count 1600 --seed 11 --without new-file --out $(WARM)/made
+	$(CARGO_TARGET_DIR)/debug/tandem demos $(WARM)/own --harness examples/quickstart/harness.toml --out $(WARM)/own.jsonl
+	$(CARGO_TARGET_DIR)/debug/tandem demos $(WARM)/made --harness examples/quickstart/harness.toml --out $(WARM)/made.jsonl
+	(cat $(WARM)/own.jsonl; head -n 400 $(WARM)/made.jsonl) > $(WARM)/demos.jsonl
+	$(CARGO_TARGET_DIR)/debug/tandem warmup --demos $(WARM)/demos.jsonl --out $(WARM)/adapter --device $(DEVICE) \
+	    --rank 8 --alpha 16 --epochs 10 --batch 16 --learning-rate 1e-3 --seed 1 --max-tokens 768 \
+	    --micro-batch-tokens 12288 --pad-to-multiple-of 768
+
 test: weights
 	cargo fmt --all --check
 	cargo fmt --all --check --manifest-path plugins/Cargo.toml
 	cargo build --locked --no-default-features
 	TANDEM_REQUIRE_WEIGHTS=1 cargo test --locked --workspace
 	cargo test --locked --manifest-path plugins/Cargo.toml
-	python3 examples/tasks/check.py
-	python3 examples/warmup/generate.py --self-test
+	python3 examples/tasks/check.py examples/tasks/first-steps
+	scratch=$$(mktemp -d) && python3 examples/warmup/generate.py --count 40 --seed 1 --self-test 10 --out $$scratch/tasks; \
+	    status=$$?; rm -rf $$scratch; exit $$status

@@ -172,10 +172,10 @@ async fn a_sandbox_that_is_killed_from_outside_is_no_result_of_the_command() {
         });
         let parent = found.min().unwrap();
         // SAFETY: a signal to a process that this test started.
-        unsafe { libc::kill(parent, libc::SIGINT) };
+        unsafe { libc::kill(parent, libc::SIGTERM) };
     };
     let (result, ()) = tokio::join!(run, kill);
-    assert!(matches!(result, Err(Error::Killed { signal: libc::SIGINT, .. })), "{result:?}");
+    assert!(matches!(result, Err(Error::Killed { signal: libc::SIGTERM, .. })), "{result:?}");
     assert_eq!(processes_with("sleep 65432"), 0);
 }
 
