@@ -50,7 +50,6 @@ warmup: weights
 test: weights
 	cargo fmt --all --check
 	cargo fmt --all --check --manifest-path plugins/Cargo.toml
-	cargo build --locked --no-default-features
 	TANDEM_REQUIRE_WEIGHTS=1 cargo test --locked --workspace
 	cargo test --locked --manifest-path plugins/Cargo.toml
 	python3 examples/tasks/check.py examples/tasks/first-steps
