@@ -17,13 +17,14 @@ help:
 setup:
 	@scripts/setup.sh
 
+# With DEVICE=cuda:0, the same program with Burn CUDA; it builds on a machine without CUDA.
+FEATURES := $(if $(filter cuda%,$(DEVICE)),--features cuda)
 build: setup
-	cargo build --locked
+	$(if $(FEATURES),scripts/llvm_bundle.sh)
+	CUDARC_CUDA_VERSION=13000 cargo build --locked $(FEATURES)
 
-# The same program with Burn CUDA; builds on a machine without CUDA.
-cuda: setup
-	scripts/llvm_bundle.sh
-	CUDARC_CUDA_VERSION=13000 cargo build --locked --features cuda
+cuda:
+	$(MAKE) build DEVICE=cuda:0
 
 weights: build
 	$(CARGO_TARGET_DIR)/debug/tandem model fetch smollm2-135m
