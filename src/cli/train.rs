@@ -85,7 +85,13 @@ fn claim(run: &Path, config: &CampaignConfig, arguments: &TrainArguments) -> Res
     }
     let lock =
         fs::File::create(run.join("lock")).with_context(|| format!("{} cannot be locked", run.display()))?;
-    if lock.try_lock().is_err() {
+    // A program that was killed just now may leave a child that ends a moment later.
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while lock.try_lock().is_err() {
+        if std::time::Instant::now() < end {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            continue;
+        }
         bail!("another program works on {}\nhelp: wait for it, or stop it first", run.display());
     }
     Ok(lock)
