@@ -23,7 +23,7 @@ pub struct Demonstration {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DemoMessage {
-    pub role: String,
+    pub role: Role,
     pub content: String,
 }
 
@@ -34,17 +34,8 @@ impl Demonstration {
             return None;
         }
         let messages = episode.turns.iter().flat_map(|turn| turn.input.iter().chain([&turn.reply]));
-        let messages = messages
-            .map(|message| {
-                let role = match message.role {
-                    Role::System => "system",
-                    Role::User => "user",
-                    Role::Assistant => "assistant",
-                    Role::Tool => "tool",
-                };
-                DemoMessage { role: role.into(), content: message.text() }
-            })
-            .collect();
+        let messages =
+            messages.map(|message| DemoMessage { role: message.role, content: message.text() }).collect();
         Some(Self { task: episode.task.clone(), messages })
     }
 }

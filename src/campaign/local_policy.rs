@@ -148,13 +148,17 @@ impl LocalSession {
 }
 
 fn chat_message(message: &Message) -> ChatMessage {
-    let role = match message.role {
+    ChatMessage::new(chat_role(message.role), message.text())
+}
+
+/// A role of the host as the trainer names it.
+pub(super) fn chat_role(role: Role) -> ChatRole {
+    match role {
         Role::System => ChatRole::System,
         Role::User => ChatRole::User,
         Role::Assistant => ChatRole::Assistant,
         Role::Tool => ChatRole::Tool,
-    };
-    ChatMessage::new(role, message.text())
+    }
 }
 
 fn stop_when(texts: &[String], tokenizer: &Arc<Tokenizer>) -> Option<StopWhen> {

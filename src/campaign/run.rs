@@ -185,7 +185,10 @@ impl Campaign {
         let bar = self.progress.start(label, specs.len());
         let (done, left): (Vec<_>, Vec<_>) = specs.into_iter().partition(|spec| known.contains(&spec.id));
         bar.skip(done.len());
-        let begun = self.begun_groups().await?;
+        let begun = match &harness {
+            Some(_) => BTreeMap::new(),
+            None => self.begun_groups().await?,
+        };
         let places: BTreeMap<_, _> = left.iter().map(|spec| (spec.id.clone(), spec.group.clone())).collect();
         let lease = |group: &str| match (&harness, begun.get(group)) {
             (Some(fixed), _) => fixed.lease(),

@@ -3,12 +3,13 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use tandem_trainer::checkpoint::{CheckpointInfo, load_policy, save_adapter};
 use tandem_trainer::learner::{WarmupConfig, warm_up};
 use tandem_trainer::model::LoraConfig;
-use tandem_trainer::tokenizer::{ChatMessage, ChatRole};
+use tandem_trainer::tokenizer::ChatMessage;
 
+use super::local_policy::chat_role;
 use super::{demos, device, models};
 use crate::view::Progress;
 
@@ -33,9 +34,9 @@ pub fn run(warmup: &Warmup, progress: &Progress) -> Result<String> {
         .into_iter()
         .map(|demonstration| {
             let messages = demonstration.messages.into_iter();
-            messages.map(|message| Ok(ChatMessage::new(role(&message.role)?, message.content))).collect()
+            messages.map(|message| ChatMessage::new(chat_role(message.role), message.content)).collect()
         })
-        .collect::<Result<Vec<_>>>()?;
+        .collect::<Vec<_>>();
     let loaded = load_policy(&models::resolve(&warmup.base)?, warmup.adapter.as_deref(), &device)?;
     let model = match warmup.adapter {
         Some(_) => loaded.model,
@@ -65,16 +66,4 @@ pub fn run(warmup: &Warmup, progress: &Progress) -> Result<String> {
         report.last_loss,
         warmup.out.display()
     ))
-}
-
-fn role(name: &str) -> Result<ChatRole> {
-    match name {
-        "system" => Ok(ChatRole::System),
-        "user" => Ok(ChatRole::User),
-        "assistant" => Ok(ChatRole::Assistant),
-        "tool" => Ok(ChatRole::Tool),
-        other => {
-            bail!("`{other}` is not the role of a message\nhelp: roles are system, user, assistant and tool")
-        }
-    }
 }

@@ -138,7 +138,7 @@ fn read(file: &Path) -> Result<Vec<u8>> {
 }
 
 fn point_named(name: &str) -> Result<HookPoint> {
-    match HookPoint::ALL.into_iter().find(|point| point.name() == name) {
+    match HookPoint::named(name) {
         Some(point) => Ok(point),
         None => {
             let names: Vec<_> = HookPoint::ALL.into_iter().map(HookPoint::name).collect();

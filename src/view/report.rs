@@ -136,10 +136,10 @@ fn firings(record: &RunRecord, rows: &[EpisodeRow]) -> Result<Vec<FiringLine>> {
     for row in rows.iter().filter(|row| row.effects + row.faults > 0) {
         let episode = record.episode(row)?;
         let mut seen = BTreeSet::new();
-        let effects = episode.effects.iter().map(|e| (&e.name, e.plugin, e.point, name_of(&e.kind)));
-        let faults = episode.faults.iter().map(|f| (&f.name, f.plugin, f.point, "fault".to_owned()));
+        let effects = episode.effects.iter().map(|e| (&e.name, e.plugin, e.point, e.kind.name()));
+        let faults = episode.faults.iter().map(|f| (&f.name, f.plugin, f.point, "fault"));
         for (name, plugin, point, effect) in effects.chain(faults) {
-            let key = (name.clone(), plugin, point.name().to_owned(), effect);
+            let key = (name.clone(), plugin, point.name().to_owned(), effect.to_owned());
             let counts = found.entry(key.clone()).or_default();
             counts.0 += 1;
             if seen.insert(key) {
@@ -152,10 +152,6 @@ fn firings(record: &RunRecord, rows: &[EpisodeRow]) -> Result<Vec<FiringLine>> {
         FiringLine { plugin, name, point, effect, times, episodes, solved }
     });
     Ok(lines.collect())
-}
-
-fn name_of<T: Serialize>(value: &T) -> String {
-    serde_json::to_value(value).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 fn share(part: usize, whole: usize) -> f64 {
