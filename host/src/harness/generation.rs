@@ -9,7 +9,8 @@ use super::error::HarnessError;
 use super::hooks::EpisodeHooks;
 use super::manifest::{CONTRACT, HarnessManifest};
 use crate::plugin::{
-    AdmissionOptions, Admitted, Engine, Grants, ToolDefinition, WorkspaceAccess, admit, with_settings,
+    AdmissionOptions, Admitted, Engine, Grants, HookPoint, ToolDefinition, WorkspaceAccess, admit,
+    with_settings,
 };
 use crate::store::{BlobStore, Digest};
 
@@ -18,6 +19,8 @@ pub struct Generation {
     manifest: HarnessManifest,
     digest: Digest,
     plugins: Vec<Member>,
+    /// For each point, which plugins export it, in order.
+    with: [Arc<[usize]>; HookPoint::ALL.len()],
 }
 
 /// A plugin in its place in a harness.
@@ -35,7 +38,13 @@ impl Generation {
     pub fn bare(mut manifest: HarnessManifest) -> Self {
         manifest.plugins.clear();
         let digest = manifest.digest();
-        Self { manifest, digest, plugins: Vec::new() }
+        Self::of(manifest, digest, Vec::new())
+    }
+
+    fn of(manifest: HarnessManifest, digest: Digest, plugins: Vec<Member>) -> Self {
+        let with = HookPoint::ALL
+            .map(|point| (0..plugins.len()).filter(|index| plugins[*index].admitted.has(point)).collect());
+        Self { manifest, digest, plugins, with }
     }
 
     /// Builds a generation off the path: contract version, names, blobs, admission of every
@@ -77,7 +86,7 @@ impl Generation {
                 .map_err(|source| HarnessError::Blob { name: name.clone(), source })?;
             let refused = |source| HarnessError::Admission { name: name.clone(), source };
             let admitted = admit(engine, &bytes, &grants, options).await.map_err(refused)?;
-            let settings = serde_json::Value::Object(entry.settings.clone()).to_string();
+            let settings = serde_json::Value::Object(entry.settings.clone());
             let tools = with_settings(&admitted, &settings).await.map_err(refused)?;
             for tool in &tools {
                 if let Some(first) = owners.insert(tool.name.clone(), name.clone()) {
@@ -85,13 +94,13 @@ impl Generation {
                     return Err(HarnessError::DuplicateTool { tool, first, second: name });
                 }
             }
-            plugins.push(Member { name, admitted, settings: settings.into(), tools });
+            plugins.push(Member { name, admitted, settings: settings.to_string().into(), tools });
         }
         let digest = manifest.digest();
         blobs
             .put(manifest.canonical_json().as_bytes())
             .map_err(|source| HarnessError::Keep { digest, source })?;
-        Ok(Arc::new(Self { manifest, digest, plugins }))
+        Ok(Arc::new(Self::of(manifest, digest, plugins)))
     }
 
     /// A hold on this generation itself, whatever is current: for the arms of a gate.
@@ -111,6 +120,11 @@ impl Generation {
 
     pub(super) fn plugins(&self) -> &[Member] {
         &self.plugins
+    }
+
+    /// Positions of the plugins that export `point`.
+    pub(super) fn with(&self, point: HookPoint) -> Arc<[usize]> {
+        self.with[point as usize].clone()
     }
 }
 

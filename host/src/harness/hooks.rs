@@ -96,15 +96,14 @@ impl EpisodeHooks {
             text,
         };
         let name = &call.name;
-        let Some(mut instance) = self.take(index) else {
+        let Some(instance) = self.instance(index) else {
             return Some(failed(format!("The tool `{name}` is out of order in this task.")));
         };
         if !call.arguments.is_object() {
-            self.slots[index].instance = Some(instance);
             return Some(failed(format!("The arguments of `{name}` are not a JSON object.")));
         }
         let answer = instance.call_tool(context, name, &call.arguments).await;
-        let Some(output) = self.settle(index, HookPoint::Tools, context, instance, answer) else {
+        let Some(output) = self.settle(index, HookPoint::Tools, context, answer) else {
             return Some(failed(format!("The tool `{name}` broke down.")));
         };
         let text = tool_text(&output);
@@ -120,10 +119,10 @@ impl EpisodeHooks {
     pub async fn on_episode_start(&mut self, context: &Context, instruction: &str) -> Vec<Piece> {
         const POINT: HookPoint = HookPoint::OnEpisodeStart;
         let mut pieces = Vec::new();
-        for index in self.with(POINT) {
-            let Some(mut instance) = self.take(index) else { continue };
+        for &index in self.with(POINT).iter() {
+            let Some(instance) = self.instance(index) else { continue };
             let answer = instance.on_episode_start(context, instruction).await;
-            let text = self.settle(index, POINT, context, instance, answer).flatten();
+            let text = self.settle(index, POINT, context, answer).flatten();
             if let Some(text) = text.filter(|text| !text.is_empty()) {
                 let text = self.visible(&text);
                 pieces.push(self.record(index, POINT, context, EffectKind::Note, text));
@@ -136,10 +135,10 @@ impl EpisodeHooks {
     pub async fn on_model_call(&mut self, context: &Context) -> ModelCallEffect {
         const POINT: HookPoint = HookPoint::OnModelCall;
         let mut notes = Vec::new();
-        for index in self.with(POINT) {
-            let Some(mut instance) = self.take(index) else { continue };
+        for &index in self.with(POINT).iter() {
+            let Some(instance) = self.instance(index) else { continue };
             let answer = instance.on_model_call(context).await;
-            let effect = self.settle(index, POINT, context, instance, answer).flatten();
+            let effect = self.settle(index, POINT, context, answer).flatten();
             if let Some(stop) = self.note_or_stop(index, POINT, context, effect, &mut notes).await {
                 return stop;
             }
@@ -155,10 +154,10 @@ impl EpisodeHooks {
         output: &str,
     ) -> Option<Piece> {
         const POINT: HookPoint = HookPoint::OnFormatError;
-        for index in self.with(POINT) {
-            let Some(mut instance) = self.take(index) else { continue };
+        for &index in self.with(POINT).iter() {
+            let Some(instance) = self.instance(index) else { continue };
             let answer = instance.on_format_error(context, error, output).await;
-            let text = self.settle(index, POINT, context, instance, answer).flatten();
+            let text = self.settle(index, POINT, context, answer).flatten();
             if let Some(text) = text.filter(|text| !text.is_empty()) {
                 let text = self.visible(&text);
                 return Some(self.record(index, POINT, context, EffectKind::Replace, text));
@@ -172,10 +171,10 @@ impl EpisodeHooks {
     pub async fn on_tool_call(&mut self, context: &Context, call: &ToolCall) -> ToolCallEffect {
         const POINT: HookPoint = HookPoint::OnToolCall;
         let mut call = call.clone();
-        for index in self.with(POINT) {
-            let Some(mut instance) = self.take(index) else { continue };
+        for &index in self.with(POINT).iter() {
+            let Some(instance) = self.instance(index) else { continue };
             let answer = instance.on_tool_call(context, &call).await;
-            match self.settle(index, POINT, context, instance, answer).flatten() {
+            match self.settle(index, POINT, context, answer).flatten() {
                 None => {}
                 Some(RewriteOrRefuse::Rewrite(arguments)) => {
                     let text = arguments.to_string();
@@ -210,10 +209,10 @@ impl EpisodeHooks {
         self.answered = None;
         let mut pieces = vec![Piece { origin, text: result.text.clone() }];
         let mut result = result.clone();
-        for index in self.with(POINT) {
-            let Some(mut instance) = self.take(index) else { continue };
+        for &index in self.with(POINT).iter() {
+            let Some(instance) = self.instance(index) else { continue };
             let answer = instance.on_tool_result(context, call, &result).await;
-            match self.settle(index, POINT, context, instance, answer).flatten() {
+            match self.settle(index, POINT, context, answer).flatten() {
                 None => {}
                 Some(AnnotateOrReplace::Annotate(text)) if text.is_empty() => {}
                 Some(AnnotateOrReplace::Annotate(text)) => {
@@ -238,10 +237,10 @@ impl EpisodeHooks {
     pub async fn on_loop(&mut self, context: &Context, repetition: Repetition) -> ModelCallEffect {
         const POINT: HookPoint = HookPoint::OnLoop;
         let mut notes = Vec::new();
-        for index in self.with(POINT) {
-            let Some(mut instance) = self.take(index) else { continue };
+        for &index in self.with(POINT).iter() {
+            let Some(instance) = self.instance(index) else { continue };
             let answer = instance.on_loop(context, repetition).await;
-            let effect = self.settle(index, POINT, context, instance, answer).flatten();
+            let effect = self.settle(index, POINT, context, answer).flatten();
             if let Some(stop) = self.note_or_stop(index, POINT, context, effect, &mut notes).await {
                 return stop;
             }
@@ -256,10 +255,10 @@ impl EpisodeHooks {
         if submission.deferrals >= self.lease.manifest().limits.deferrals {
             return SubmitEffect::Accept;
         }
-        for index in self.with(POINT) {
-            let Some(mut instance) = self.take(index) else { continue };
+        for &index in self.with(POINT).iter() {
+            let Some(instance) = self.instance(index) else { continue };
             let answer = instance.on_submit(context, submission).await;
-            let message = self.settle(index, POINT, context, instance, answer).flatten();
+            let message = self.settle(index, POINT, context, answer).flatten();
             if let Some(message) = message {
                 let message = self.visible(&message);
                 let piece = self.record(index, POINT, context, EffectKind::Defer, message);
@@ -276,11 +275,11 @@ impl EpisodeHooks {
     pub async fn on_choose_patch(&mut self, context: &Context, candidates: &[PatchCandidate]) -> usize {
         const POINT: HookPoint = HookPoint::OnChoosePatch;
         let mut order: Vec<usize> = (0..candidates.len()).collect();
-        for index in self.with(POINT) {
-            let Some(mut instance) = self.take(index) else { continue };
+        for &index in self.with(POINT).iter() {
+            let Some(instance) = self.instance(index) else { continue };
             let shown: Vec<_> = order.iter().map(|at| candidates[*at].clone()).collect();
             let answer = instance.on_choose_patch(context, &shown).await;
-            if let Some(choice) = self.settle(index, POINT, context, instance, answer).flatten() {
+            if let Some(choice) = self.settle(index, POINT, context, answer).flatten() {
                 let chosen = order.remove(choice);
                 order.insert(0, chosen);
                 let text = format!("candidate {chosen}");
@@ -298,10 +297,10 @@ impl EpisodeHooks {
         work_tree: &PatchCandidate,
     ) -> bool {
         const POINT: HookPoint = HookPoint::OnLimit;
-        for index in self.with(POINT) {
-            let Some(mut instance) = self.take(index) else { continue };
+        for &index in self.with(POINT).iter() {
+            let Some(instance) = self.instance(index) else { continue };
             let answer = instance.on_limit(context, limit, work_tree).await;
-            if self.settle(index, POINT, context, instance, answer) == Some(true) {
+            if self.settle(index, POINT, context, answer) == Some(true) {
                 self.record(index, POINT, context, EffectKind::Salvage, String::new());
                 return true;
             }
@@ -313,10 +312,10 @@ impl EpisodeHooks {
     /// themselves; everything else is the agent loop's.
     pub async fn observe(&mut self, context: &Context, name: &str, payload: &Value) {
         const POINT: HookPoint = HookPoint::Observe;
-        for index in self.with(POINT) {
-            let Some(mut instance) = self.take(index) else { continue };
+        for &index in self.with(POINT).iter() {
+            let Some(instance) = self.instance(index) else { continue };
             let answer = instance.observe(context, name, payload).await;
-            self.settle(index, POINT, context, instance, answer);
+            self.settle(index, POINT, context, answer);
         }
     }
 
@@ -326,22 +325,21 @@ impl EpisodeHooks {
     }
 
     /// The plugins that export `point`, in harness order.
-    fn with(&self, point: HookPoint) -> Vec<usize> {
-        let members = self.lease.generation().plugins();
-        (0..members.len()).filter(|index| members[*index].admitted.has(point)).collect()
+    fn with(&self, point: HookPoint) -> Arc<[usize]> {
+        self.lease.generation().with(point)
     }
 
     fn name(&self, index: usize) -> String {
         self.lease.generation().plugins()[index].name.clone()
     }
 
-    /// Takes the plugin's instance for one call, made if need be; none when it is out.
-    fn take(&mut self, index: usize) -> Option<Instance> {
+    /// The plugin's instance, made if need be; none when it is out.
+    fn instance(&mut self, index: usize) -> Option<&mut Instance> {
         let slot = &mut self.slots[index];
         if slot.faults >= FAULTS {
             return None;
         }
-        Some(slot.instance.take().unwrap_or_else(|| {
+        Some(slot.instance.get_or_insert_with(|| {
             let member = &self.lease.generation().plugins()[index];
             let config = InstanceConfig {
                 settings: member.settings.clone(),
@@ -352,20 +350,19 @@ impl EpisodeHooks {
         }))
     }
 
-    /// Puts the instance back, keeps its log, and turns a fault into a record and nothing else.
+    /// Keeps the log of a call, and turns a fault into a record and nothing else.
     fn settle<T>(
         &mut self,
         index: usize,
         point: HookPoint,
         context: &Context,
-        mut instance: Instance,
         answer: Result<T, PluginFault>,
     ) -> Option<T> {
-        for line in instance.take_log() {
+        let log = self.slots[index].instance.as_mut().map(Instance::take_log);
+        for line in log.into_iter().flatten() {
             let text = format!("{}: {}", line.level, line.message);
             self.record(index, point, context, EffectKind::Log, text);
         }
-        self.slots[index].instance = Some(instance);
         let fault = match answer {
             Ok(answer) => return Some(answer),
             Err(fault) => fault,

@@ -1,20 +1,23 @@
 //! May this component serve in a harness with these grants?
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
-use wasmtime::component::{InstancePre, Linker};
+use wasmtime::component::{Component, InstancePre, Linker};
 
 use super::canary::{self, CanaryCall, CanaryResult};
 use super::capabilities;
-use super::compile::{CompileCaps, CompileIn, compile};
+use super::clock::Clock;
+use super::compile::{CompileCaps, CompileIn, compile, for_overflow};
 use super::contract::{Surface, check_grants, surface};
 use super::engine::Engine;
 use super::grants::{Capability, Grants};
 use super::instance::ExportIndices;
 use super::limits::PluginLimits;
+use super::meters::Meters;
 use super::points::{HookPoint, ToolDefinition};
+use super::settings::SettingsSchema;
 use super::state::PluginState;
 use super::wasi;
 use crate::store::Digest;
@@ -33,6 +36,8 @@ pub enum Step {
     Grants,
     /// It compiles within the caps.
     Compile,
+    /// The schema of its settings is one, and takes its settings.
+    Settings,
     /// Trial calls of every exported point come back.
     Canary,
     /// The same input gives the same output.
@@ -51,6 +56,7 @@ impl fmt::Display for Step {
             Self::Contract => "contract",
             Self::Grants => "grants",
             Self::Compile => "compile",
+            Self::Settings => "settings",
             Self::Canary => "canary",
             Self::Determinism => "determinism",
             Self::Tools => "tools",
@@ -87,14 +93,41 @@ pub(super) struct Linked {
     pub size: usize,
     pub grants: Grants,
     pub surface: Surface,
+    pub limits: Arc<PluginLimits>,
+    pub clock: Arc<Clock>,
+    pub meters: Meters,
+    pub ready: Ready,
+    /// For when all prepared places are taken; made then. None if `ready` starts on demand.
+    overflow: OnceLock<Option<Ready>>,
+    engine: Engine,
+}
+
+/// Imports checked and exports found, once for all instances.
+pub(super) struct Ready {
     pub pre: InstancePre<PluginState>,
     pub indices: ExportIndices,
-    pub limits: Arc<PluginLimits>,
 }
 
 impl Linked {
     pub fn has(&self, point: HookPoint) -> bool {
         self.surface.exports.contains(&point)
+    }
+
+    /// What to start on demand when no place is free.
+    pub fn overflow(&self) -> Option<&Ready> {
+        let make = || -> wasmtime::Result<Option<Ready>> {
+            let Some(component) = for_overflow(&self.engine, self.ready.pre.component())? else {
+                return Ok(None);
+            };
+            link(&component, &self.surface, &self.grants).map(Some)
+        };
+        let ready = self.overflow.get_or_init(|| {
+            make().unwrap_or_else(|error| {
+                tracing::warn!(plugin = %self.digest, "cannot start on demand: {error:#}");
+                None
+            })
+        });
+        ready.as_ref()
     }
 }
 
@@ -102,6 +135,7 @@ impl Linked {
 pub struct Admitted {
     pub(super) linked: Arc<Linked>,
     tools: Vec<ToolDefinition>,
+    settings: Option<SettingsSchema>,
     canary: Vec<CanaryCall>,
 }
 
@@ -141,7 +175,12 @@ impl Admitted {
         &self.linked.surface.capabilities
     }
 
-    /// The tools that it defined with empty settings.
+    /// Which settings it takes; none takes any.
+    pub fn settings_schema(&self) -> Option<&SettingsSchema> {
+        self.settings.as_ref()
+    }
+
+    /// The tools that it defined with empty settings, or with the example of its schema.
     pub fn tools(&self) -> &[ToolDefinition] {
         &self.tools
     }
@@ -176,11 +215,11 @@ pub async fn admit(
     check_grants(digest, &surface, grants)?;
 
     let component =
-        compile(engine, bytes, &options.compile_in, options.compile_caps).await.map_err(|why| {
+        compile(engine, digest, bytes, &options.compile_in, options.compile_caps).await.map_err(|why| {
             let help = "make functions smaller and fewer; generated code is the usual cause";
             fail(Step::Compile, format!("could not be compiled: {why}"), help)
         })?;
-    let (pre, indices) = link(engine, &component, &surface, grants).map_err(|error| {
+    let ready = link(&component, &surface, grants).map_err(|error| {
         let help = "build it against the contract in `wit/` again";
         fail(Step::Contract, format!("does not fit the contract: {error:#}"), help)
     })?;
@@ -189,41 +228,60 @@ pub async fn admit(
         fail(Step::Compile, format!("could not be loaded: {error:#}"), "free some memory")
     })?;
 
-    let (size, grants) = (bytes.len(), grants.clone());
-    let linked = Arc::new(Linked { digest, size, grants, surface, pre, indices, limits });
-    let CanaryResult { tools, calls } = canary::run(&linked, "{}").await?;
+    let linked = Arc::new(Linked {
+        digest,
+        size: bytes.len(),
+        grants: grants.clone(),
+        surface,
+        limits,
+        clock: engine.clock().clone(),
+        meters: Meters::new(),
+        ready,
+        overflow: OnceLock::new(),
+        engine: engine.clone(),
+    });
+    let settings = canary::settings_schema(&linked).await?;
+    let sample = settings.as_ref().map_or("{}".to_owned(), |schema| schema.sample().to_string());
+    let CanaryResult { tools, calls } = canary::run(&linked, &sample).await?;
     scan(digest, bytes, &options.forbidden)?;
 
-    let admitted = Arc::new(Admitted { linked, tools, canary: calls });
+    let admitted = Arc::new(Admitted { linked, tools, settings, canary: calls });
     engine.keep(&admitted);
     Ok(admitted)
 }
 
-/// The tools of an admitted plugin under these settings (JSON), after the trial calls of
-/// admission went well under them too.
+/// The tools of an admitted plugin under these settings, after its schema took them and the
+/// trial calls of admission went well under them too.
 pub(crate) async fn with_settings(
     admitted: &Arc<Admitted>,
-    settings: &str,
+    settings: &serde_json::Value,
 ) -> Result<Vec<ToolDefinition>, AdmissionError> {
-    match settings {
-        "{}" => Ok(admitted.tools.clone()),
-        _ => Ok(canary::run(&admitted.linked, settings).await?.tools),
+    let tried = match &admitted.settings {
+        Some(schema) => {
+            schema.check(settings).map_err(|why| AdmissionError {
+                step: Step::Settings,
+                plugin: admitted.digest(),
+                what: format!("does not take its settings: {why}"),
+                help: format!("settings fit this schema: {}", schema.json()),
+            })?;
+            schema.sample() == settings
+        }
+        None => settings == &serde_json::json!({}),
+    };
+    match tried {
+        true => Ok(admitted.tools.clone()),
+        false => Ok(canary::run(&admitted.linked, &settings.to_string()).await?.tools),
     }
 }
 
 /// Checks all imports once; what is not granted is not linked.
-fn link(
-    engine: &Engine,
-    component: &wasmtime::component::Component,
-    surface: &Surface,
-    grants: &Grants,
-) -> wasmtime::Result<(InstancePre<PluginState>, ExportIndices)> {
-    let mut linker = Linker::new(engine.wasm());
+fn link(component: &Component, surface: &Surface, grants: &Grants) -> wasmtime::Result<Ready> {
+    let mut linker = Linker::new(component.engine());
     wasi::link(&mut linker)?;
     capabilities::link(&mut linker, grants)?;
     let pre = linker.instantiate_pre(component)?;
-    let indices = ExportIndices::new(&pre, &surface.exports)?;
-    Ok((pre, indices))
+    let indices = ExportIndices::new(&pre, surface)?;
+    Ok(Ready { pre, indices })
 }
 
 /// Refuses a component that holds a string it must not know. Strings under 8 bytes would be

@@ -7,12 +7,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::admission::{AdmissionError, Linked, Step};
+use super::contract::SETTINGS_SCHEMA;
 use super::fault::PluginFault;
 use super::grants::Capability;
 use super::instance::{Hidden, Instance, InstanceConfig};
 use super::json::{CallError, call_json};
 use super::no_workspace::NoWorkspace;
 use super::points::{HookPoint, ToolDefinition};
+use super::settings::{SettingsSchema, check_schema};
 
 /// One trial call. `input` is laid over the sample of the point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -68,6 +70,35 @@ pub(super) async fn run(linked: &Arc<Linked>, settings: &str) -> Result<CanaryRe
         }
     }
     Ok(CanaryResult { tools, calls: first })
+}
+
+/// The schema of its settings, asked twice.
+pub(super) async fn settings_schema(linked: &Arc<Linked>) -> Result<Option<SettingsSchema>, AdmissionError> {
+    if !linked.surface.settings_schema {
+        return Ok(None);
+    }
+    let fail = |step, what: String, help: &str| AdmissionError {
+        step,
+        plugin: linked.digest,
+        what,
+        help: help.to_owned(),
+    };
+    let ask = async |hidden| {
+        instance(linked, "{}", hidden).settings_schema().await.map_err(|fault| {
+            let what = format!("failed a trial call of `{SETTINGS_SCHEMA}`: it {fault}");
+            fail(Step::Canary, what, fault.help())
+        })
+    };
+    let schema = ask(Hidden::default()).await?;
+    if schema != ask(Hidden { seed: 0x0dd_5eed, start_seconds: 40_000_000 }).await? {
+        let what = "declares another schema of its settings when it is asked again".to_owned();
+        return Err(fail(Step::Determinism, what, "return the same text at every call"));
+    }
+    SettingsSchema::parse(&schema).map(Some).map_err(|why| {
+        let what = format!("has a wrong schema of its settings: it {why}");
+        let help = "write a JSON Schema of type `object` without references, such as {\"type\": \"object\", \"properties\": {\"limit\": {\"type\": \"integer\", \"minimum\": 1}}}";
+        fail(Step::Settings, what, help)
+    })
 }
 
 fn instance(linked: &Arc<Linked>, settings: &str, hidden: Hidden) -> Instance {
@@ -216,6 +247,12 @@ fn check_tools(tools: &[ToolDefinition]) -> Result<(), (String, &'static str)> {
             return Err((
                 format!("has a tool `{name}` whose input schema is not of type `object`"),
                 "use a JSON Schema with `\"type\": \"object\"` at the top",
+            ));
+        }
+        if let Err(why) = check_schema(&tool.input_schema) {
+            return Err((
+                format!("has a tool `{name}` with a wrong input schema: it {why}"),
+                "write a JSON Schema; models read it before they call the tool",
             ));
         }
     }

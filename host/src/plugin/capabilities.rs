@@ -98,11 +98,11 @@ impl PluginState {
         work: impl Future<Output = Result<T, Trouble>> + Send,
     ) -> wasmtime::Result<Result<T, WorkspaceError>> {
         self.count_host_call()?;
-        let answer = tokio::time::timeout(limit, work).await;
+        let answer = self.clock.within(limit, work).await;
         self.own_time.waited();
         match answer {
-            Ok(answer) => Ok(answer.map_err(WorkspaceError::from)),
-            Err(_) => Err(Raised(PluginFault::HostCall { call, limit }).into()),
+            Some(answer) => Ok(answer.map_err(WorkspaceError::from)),
+            None => Err(Raised(PluginFault::HostCall { call, limit }).into()),
         }
     }
 

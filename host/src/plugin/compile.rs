@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use tokio::sync::oneshot;
 use wasmtime::component::Component;
 
 use super::engine::{self, Engine};
+use crate::store::Digest;
 
 /// Where Cranelift runs. It is not built to withstand hostile input: a small module can keep it
 /// busy for minutes.
@@ -41,44 +43,83 @@ impl Default for CompileCaps {
     }
 }
 
-/// Compiles `bytes`; the error is what went wrong, after "could not be compiled: ".
+/// Compiles `bytes`, or takes what was compiled before; the error is what went wrong, after
+/// "could not be compiled: ".
 pub(super) async fn compile(
     engine: &Engine,
+    digest: Digest,
     bytes: &[u8],
     place: &CompileIn,
     caps: CompileCaps,
 ) -> Result<Component, String> {
-    let (engine, bytes, place) = (engine.clone(), bytes.to_vec(), place.clone());
+    if let Some(component) = from_cache(engine, digest) {
+        return Ok(component);
+    }
+    let (for_thread, bytes, place) = (engine.clone(), bytes.to_vec(), place.clone());
     engine.count_compiled();
-    let work = tokio::task::spawn_blocking(move || match place {
-        CompileIn::ThisProcess => {
-            Component::from_binary(engine.wasm(), &bytes).map_err(|error| format!("{error:#}"))
-        }
-        CompileIn::Child { program, args } => {
-            in_child(&bytes, &program, &args, caps).and_then(|native| load(&engine, &native))
-        }
+    let (send, receive) = oneshot::channel();
+    let spawned = std::thread::Builder::new().name("plugin-compiler".to_owned()).spawn(move || {
+        let engine = for_thread;
+        let native = match place {
+            CompileIn::ThisProcess => {
+                engine.on_demand().precompile_component(&bytes).map_err(|error| format!("{error:#}"))
+            }
+            CompileIn::Child { program, args } => in_child(&bytes, &program, &args, caps),
+        };
+        let component = native.and_then(|native| {
+            let component = load(&engine, &native)?;
+            if let Some(cache) = engine.code_cache() {
+                cache.put(digest, engine.on_demand(), &native);
+            }
+            Ok(component)
+        });
+        // Whoever waited may have given up.
+        let _ = send.send(component);
     });
+    spawned.map_err(|error| format!("no thread for the compiler: {error}"))?;
     // The child keeps to its own caps and needs a moment to be cleaned up.
-    match tokio::time::timeout(caps.time + Duration::from_secs(5), work).await {
-        Ok(Ok(component)) => component,
-        Ok(Err(error)) => Err(format!("the compiler broke down: {error}")),
-        Err(_) => Err(format!("it took longer than {} s", caps.time.as_secs())),
+    match engine.clock().within(caps.time + Duration::from_secs(5), receive).await {
+        Some(Ok(component)) => component,
+        Some(Err(_)) => Err("the compiler broke down".to_owned()),
+        None => Err(format!("it took longer than {} s", caps.time.as_secs())),
     }
 }
 
-/// Loads native code that our own child just wrote into a folder that only we can write.
+fn from_cache(engine: &Engine, digest: Digest) -> Option<Component> {
+    let cache = engine.code_cache()?;
+    let native = cache.get(digest, engine.on_demand())?;
+    load(engine, &native).inspect_err(|_| cache.remove(digest, engine.on_demand())).ok()
+}
+
+/// Loads native code that was made here: for the prepared places, or, if it is larger than one or
+/// there are none, to start on demand.
 fn load(engine: &Engine, native: &[u8]) -> Result<Component, String> {
-    // SAFETY: the bytes were written by `compile_child` of this same program into a private
-    // temporary folder, and were never anywhere else. The engine checks version and settings.
-    let component = unsafe { Component::deserialize(engine.wasm(), native) };
-    component.map_err(|error| format!("the compiled code does not load: {error:#}"))
+    // SAFETY: the bytes come from `precompile_component` of this same program, on this machine:
+    // from this process, from `compile_child` by way of a private temporary folder, or from the
+    // code cache, which only this user can write and which compares a checksum. The engine
+    // checks version and settings.
+    let load = |engine: &wasmtime::Engine| unsafe { Component::deserialize(engine, native) };
+    if let Some(component) = engine.pooled().and_then(|pooled| load(pooled).ok()) {
+        return Ok(component);
+    }
+    load(engine.on_demand()).map_err(|error| format!("the compiled code does not load: {error:#}"))
+}
+
+/// The same component to start on demand; none if it does so already.
+pub(super) fn for_overflow(engine: &Engine, component: &Component) -> wasmtime::Result<Option<Component>> {
+    if wasmtime::Engine::same(component.engine(), engine.on_demand()) {
+        return Ok(None);
+    }
+    let native = component.serialize()?;
+    // SAFETY: the engine itself just wrote these bytes.
+    unsafe { Component::deserialize(engine.on_demand(), native) }.map(Some)
 }
 
 /// The work of the child process: reads a component from `input`, writes native code to
 /// `output`. The error is for the parent, on standard error.
 pub fn compile_child(input: &Path, output: &Path) -> Result<(), String> {
     let bytes = fs::read(input).map_err(|error| format!("cannot read the component: {error}"))?;
-    let wasm = wasmtime::Engine::new(&engine::config()).map_err(|error| format!("{error:#}"))?;
+    let wasm = wasmtime::Engine::new(&engine::base_config()).map_err(|error| format!("{error:#}"))?;
     let native = wasm.precompile_component(&bytes).map_err(|error| format!("{error:#}"))?;
     fs::write(output, native).map_err(|error| format!("cannot write the native code: {error}"))
 }

@@ -10,6 +10,8 @@ use crate::store::Digest;
 
 /// Version of the package `tandem:harness` that this host speaks.
 const VERSION: &str = "0.1.0";
+/// The export that is no point: admission asks it once for a schema.
+pub(super) const SETTINGS_SCHEMA: &str = "settings-schema";
 /// Interfaces of the contract that only have types; they need no grant.
 const TYPES_ONLY: [&str; 2] = ["types", "workspace-types"];
 
@@ -18,6 +20,8 @@ const TYPES_ONLY: [&str; 2] = ["types", "workspace-types"];
 pub(super) struct Surface {
     /// Points of the contract, in its order.
     pub exports: Vec<HookPoint>,
+    /// Whether it exports [`SETTINGS_SCHEMA`].
+    pub settings_schema: bool,
     /// Capabilities of the contract.
     pub capabilities: Vec<Capability>,
     /// All imports as they are written.
@@ -40,6 +44,7 @@ pub(super) fn surface(digest: Digest, bytes: &[u8]) -> Result<Surface, Admission
     for export in &exports {
         match harness_interface(export) {
             None => continue,
+            Some((SETTINGS_SCHEMA, VERSION)) => surface.settings_schema = true,
             Some((name, version)) => match HookPoint::named(name) {
                 Some(point) if version == VERSION => surface.exports.push(point),
                 Some(_) => {

@@ -3,19 +3,18 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
 
-use wasmtime::{Config, Strategy};
+use wasmtime::{
+    Config, Enabled, InstanceAllocationStrategy, PoolConcurrencyLimitError, PoolingAllocationConfig, Strategy,
+};
 
 use super::admission::Admitted;
+use super::clock::Clock;
+use super::code_cache::CodeCache;
 use super::grants::Grants;
 use super::limits::PluginLimits;
 use super::state::lock;
 use crate::store::Digest;
-
-/// Length of one tick of the engine's clock. A guest gives way to others after each, and its
-/// own time is counted in them.
-pub(super) const TICK: Duration = Duration::from_millis(2);
 
 /// Admitted components that are kept although no generation holds them.
 const RECENT: usize = 16;
@@ -27,37 +26,69 @@ const RECENT: usize = 16;
 )]
 pub struct EngineError(String);
 
+/// How an engine is made.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// The limits of every plugin.
+    pub limits: PluginLimits,
+    /// Plugin instances that have a place prepared for them, which makes their start several
+    /// times faster. More than these can live at once; they start on demand. Each place reserves
+    /// 4 GiB of address space and no memory. 0 starts all of them on demand. Default 1,000.
+    pub pooled_instances: u32,
+    /// Where compiled code is kept between runs of the program. Default nowhere.
+    pub code_cache: Option<CodeCache>,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self { limits: PluginLimits::default(), pooled_instances: 1_000, code_cache: None }
+    }
+}
+
 /// Compiles and runs plugins. Cheap to clone; all clones share compiled components and the one
 /// thread that ticks.
 #[derive(Clone)]
 pub struct Engine(Arc<Inner>);
 
 struct Inner {
-    wasm: wasmtime::Engine,
+    /// None where the address space has no room for it.
+    pooled: Option<wasmtime::Engine>,
+    on_demand: wasmtime::Engine,
     limits: Arc<PluginLimits>,
+    clock: Arc<Clock>,
+    code_cache: Option<CodeCache>,
     cache: Mutex<Cache>,
     compiled: AtomicU64,
 }
 
 impl Engine {
-    /// An engine with these limits. Starts one thread, which ends with the engine.
+    /// An engine with these limits and the default configuration for the rest.
     pub fn new(limits: PluginLimits) -> Result<Self, EngineError> {
+        Self::with(EngineConfig { limits, ..EngineConfig::default() })
+    }
+
+    /// An engine with this configuration. Starts one thread, which ends with the engine.
+    pub fn with(config: EngineConfig) -> Result<Self, EngineError> {
         let failed = |error: &dyn std::fmt::Display| EngineError(error.to_string());
-        let wasm = wasmtime::Engine::new(&config()).map_err(|error| failed(&error))?;
-        let clock = wasm.weak();
-        std::thread::Builder::new()
-            .name("plugin-clock".to_owned())
-            .spawn(move || {
-                while let Some(engine) = clock.upgrade() {
-                    engine.increment_epoch();
-                    drop(engine);
-                    std::thread::sleep(TICK);
-                }
-            })
-            .map_err(|error| failed(&error))?;
+        let on_demand = wasmtime::Engine::new(&base_config()).map_err(|error| failed(&error))?;
+        let pooled = match config.pooled_instances {
+            0 => None,
+            places => wasmtime::Engine::new(&pooled_config(places, &config.limits))
+                .inspect_err(|error| {
+                    tracing::warn!(
+                        "no places for {places} plugin instances: {error:#}; they start on demand"
+                    );
+                })
+                .ok(),
+        };
+        let engines = pooled.iter().chain([&on_demand]).map(wasmtime::Engine::weak).collect();
+        let clock = Clock::start(engines).map_err(|error| failed(&error))?;
         Ok(Self(Arc::new(Inner {
-            wasm,
-            limits: Arc::new(limits),
+            pooled,
+            on_demand,
+            limits: Arc::new(config.limits),
+            clock: Arc::new(clock),
+            code_cache: config.code_cache,
             cache: Mutex::default(),
             compiled: AtomicU64::new(0),
         })))
@@ -77,8 +108,20 @@ impl Engine {
         self.0.limits.clone()
     }
 
-    pub(super) fn wasm(&self) -> &wasmtime::Engine {
-        &self.0.wasm
+    pub(super) fn clock(&self) -> &Arc<Clock> {
+        &self.0.clock
+    }
+
+    pub(super) fn pooled(&self) -> Option<&wasmtime::Engine> {
+        self.0.pooled.as_ref()
+    }
+
+    pub(super) fn on_demand(&self) -> &wasmtime::Engine {
+        &self.0.on_demand
+    }
+
+    pub(super) fn code_cache(&self) -> Option<&CodeCache> {
+        self.0.code_cache.as_ref()
     }
 
     pub(super) fn count_compiled(&self) {
@@ -118,9 +161,9 @@ impl Cache {
     }
 }
 
-/// The settings of the engine. Code compiled under other settings does not load, so the child
-/// process that compiles uses the same.
-pub(super) fn config() -> Config {
+/// The settings of the engine but for the places of instances. Code compiled under other
+/// settings does not load, so the child process that compiles uses the same.
+pub(super) fn base_config() -> Config {
     let mut config = Config::new();
     config
         .strategy(Strategy::Cranelift)
@@ -142,4 +185,40 @@ pub(super) fn config() -> Config {
         .generate_address_map(false)
         .memory_init_cow(true);
     config
+}
+
+/// Core instances, tables and memories that a plugin's component has at most on average: the
+/// module itself, and the two that carry its imports. Interpreters have more.
+const CORE_INSTANCES: u32 = 4;
+const TABLES: u32 = 3;
+/// Every instance keeps the stack of its last call; these are for the ones that are starting.
+const STARTING: u32 = 64;
+
+fn pooled_config(places: u32, limits: &PluginLimits) -> Config {
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(places)
+        .total_core_instances(places.saturating_mul(CORE_INSTANCES))
+        .total_memories(places)
+        .total_tables(places.saturating_mul(TABLES))
+        .total_stacks(places.saturating_add(STARTING))
+        .max_memory_size(limits.memory_bytes)
+        .table_elements(limits.table_elements)
+        .max_tables_per_module(4)
+        .max_memories_per_module(1)
+        // A place that is used again is cleaned by writing zeros over what is small, which
+        // is faster than giving the pages back and faulting them in again.
+        .linear_memory_keep_resident(KEEP_RESIDENT)
+        .table_keep_resident(KEEP_RESIDENT)
+        .pagemap_scan(Enabled::Auto)
+        .max_unused_warm_slots(places.min(256));
+    let mut config = base_config();
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    config
+}
+
+const KEEP_RESIDENT: usize = 64 << 10;
+
+/// Whether an instance found no free place.
+pub(super) fn is_full(error: &wasmtime::Error) -> bool {
+    error.is::<PoolConcurrencyLimitError>()
 }

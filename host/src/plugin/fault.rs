@@ -47,6 +47,25 @@ fn said(output: &str) -> String {
 }
 
 impl PluginFault {
+    /// Its kind in one word, for metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Fuel { .. } => "fuel",
+            Self::Deadline { .. } => "deadline",
+            Self::Wall { .. } => "wall",
+            Self::Memory { .. } => "memory",
+            Self::Table { .. } => "table",
+            Self::Output { .. } => "output",
+            Self::HostCalls { .. } => "host-calls",
+            Self::HostCall { .. } => "host-call",
+            Self::Exit { .. } => "exit",
+            Self::Trap { .. } => "trap",
+            Self::WrongValue { .. } => "wrong-value",
+            Self::NotExported { .. } => "not-exported",
+            Self::Start { .. } => "start",
+        }
+    }
+
     /// What an author can do about it.
     pub fn help(&self) -> &'static str {
         match self {

@@ -1,19 +1,21 @@
 //! One plugin in one episode: what does it answer when it is called?
 
-use std::future::Future;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use wasmtime::Store;
 use wasmtime::component::{Instance as WasmInstance, InstancePre, ResourceTable};
 
-use super::admission::{Admitted, Linked};
+use super::admission::{Admitted, Linked, Ready};
 use super::bindings::points::{
     observe, on_choose_patch, on_episode_start, on_format_error, on_limit, on_loop, on_model_call, on_submit,
-    on_tool_call, on_tool_result, tools,
+    on_tool_call, on_tool_result, settings_schema, tools,
 };
+use super::contract::{SETTINGS_SCHEMA, Surface};
+use super::engine;
 use super::fault::{PluginFault, Raised, classify};
+use super::meters;
 use super::points::{
     AnnotateOrReplace, Context, FormatError, HookPoint, LimitKind, NoteOrStop, PatchCandidate, Repetition,
     RewriteOrRefuse, Submission, ToolDefinition, ToolOutput, ToolResult,
@@ -28,19 +30,25 @@ use crate::policy::ToolCall;
 macro_rules! exports {
     ($($point:ident),*) => {
         #[derive(Clone, Default)]
-        pub(super) struct ExportIndices { $($point: Option<$point::GuestIndices>),* }
+        pub(super) struct ExportIndices {
+            settings_schema: Option<settings_schema::GuestIndices>,
+            $($point: Option<$point::GuestIndices>),*
+        }
 
         #[derive(Default)]
-        struct Exports { $($point: Option<$point::Guest>),* }
+        struct Exports {
+            settings_schema: Option<settings_schema::Guest>,
+            $($point: Option<$point::Guest>),*
+        }
 
         impl ExportIndices {
-            /// The functions of every point in `exports`. The error names a missing function.
-            pub fn new(
-                pre: &InstancePre<PluginState>,
-                exports: &[HookPoint],
-            ) -> wasmtime::Result<Self> {
+            /// The functions of everything that is exported. The error names a missing function.
+            pub fn new(pre: &InstancePre<PluginState>, surface: &Surface) -> wasmtime::Result<Self> {
                 let mut indices = Self::default();
-                for point in exports {
+                if surface.settings_schema {
+                    indices.settings_schema = Some(settings_schema::GuestIndices::new(pre)?);
+                }
+                for point in &surface.exports {
                     $(if point.name().replace('-', "_") == stringify!($point) {
                         indices.$point = Some($point::GuestIndices::new(pre)?);
                     })*
@@ -55,6 +63,10 @@ macro_rules! exports {
                 instance: &WasmInstance,
             ) -> wasmtime::Result<Exports> {
                 Ok(Exports {
+                    settings_schema: match &self.settings_schema {
+                        Some(indices) => Some(indices.load(&mut *store, instance)?),
+                        None => None,
+                    },
                     $($point: match &self.$point {
                         Some(indices) => Some(indices.load(&mut *store, instance)?),
                         None => None,
@@ -115,6 +127,12 @@ struct Live {
     exports: Exports,
 }
 
+impl Drop for Live {
+    fn drop(&mut self) {
+        meters::instances().decrement(1.0);
+    }
+}
+
 /// What one call may use.
 #[derive(Clone, Copy)]
 struct Allowance {
@@ -122,18 +140,41 @@ struct Allowance {
     deadline: Duration,
 }
 
-/// A call of one exported function: enter, call, and either keep or drop what ran.
+/// A call that is going on. Dropped half-way, it takes what ran with it: a store in the middle
+/// of a call is of no use to anybody.
+struct Running<'a> {
+    live: &'a mut Option<Live>,
+    linked: &'a Linked,
+    allowance: Allowance,
+    point: Option<HookPoint>,
+    begun: Instant,
+    came_back: bool,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if !self.came_back {
+            *self.live = None;
+        }
+    }
+}
+
+/// A call of one exported function: enter, call, leave.
 macro_rules! call {
-    ($self:ident, $module:ident, $point:ident, $context:expr, $method:ident($($argument:expr),*)) => {{
-        let (mut live, allowance) = $self.enter(HookPoint::$point, $context).await?;
-        let answer = match live.exports.$module.clone() {
-            Some(guest) => {
-                let wall = live.store.data().limits.wall;
-                bounded(wall, guest.$method(&mut live.store, $($argument),*)).await
-            }
-            None => Err(Raised(PluginFault::NotExported { point: HookPoint::$point.name() }).into()),
+    ($self:ident, $module:ident, $point:expr, $context:expr, $method:ident($($argument:expr),*)) => {{
+        let running = $self.enter($point, $context).await?;
+        let wall = running.linked.limits.wall;
+        let answer = match running.live.as_mut() {
+            Some(Live { store, exports }) => match &exports.$module {
+                Some(guest) => {
+                    let answer = running.linked.clock.within(wall, guest.$method(store, $($argument),*));
+                    answer.await.unwrap_or_else(|| Err(Raised(PluginFault::Wall { limit: wall }).into()))
+                }
+                None => Err(not_exported(running.point)),
+            },
+            None => Err(not_exported(running.point)),
         };
-        $self.leave(live, allowance, answer)
+        running.leave(answer)
     }};
 }
 
@@ -153,9 +194,14 @@ impl Instance {
         lock(&self.kept).take_log()
     }
 
+    /// The schema of its settings, as it says it.
+    pub(super) async fn settings_schema(&mut self) -> Result<String, PluginFault> {
+        call!(self, settings_schema, None, None, call_settings_schema())
+    }
+
     /// The tools that it has.
     pub async fn definitions(&mut self) -> Result<Vec<ToolDefinition>, PluginFault> {
-        let tools = call!(self, tools, Tools, None, call_definitions())?;
+        let tools = call!(self, tools, Some(HookPoint::Tools), None, call_definitions())?;
         tools.into_iter().map(ToolDefinition::try_from).collect()
     }
 
@@ -168,7 +214,8 @@ impl Instance {
     ) -> Result<ToolOutput, PluginFault> {
         let arguments = arguments.to_string();
         let wit = context.into();
-        call!(self, tools, Tools, Some(context), call_call(wit, name, &arguments))?.try_into()
+        call!(self, tools, Some(HookPoint::Tools), Some(context), call_call(wit, name, &arguments))?
+            .try_into()
     }
 
     /// Text for its section of the first prompt.
@@ -178,12 +225,19 @@ impl Instance {
         instruction: &str,
     ) -> Result<Option<String>, PluginFault> {
         let wit = context.into();
-        call!(self, on_episode_start, OnEpisodeStart, Some(context), call_on_episode_start(wit, instruction))
+        call!(
+            self,
+            on_episode_start,
+            Some(HookPoint::OnEpisodeStart),
+            Some(context),
+            call_on_episode_start(wit, instruction)
+        )
     }
 
     pub async fn on_model_call(&mut self, context: &Context) -> Result<Option<NoteOrStop>, PluginFault> {
         let wit = context.into();
-        let effect = call!(self, on_model_call, OnModelCall, Some(context), call_on_model_call(wit))?;
+        let effect =
+            call!(self, on_model_call, Some(HookPoint::OnModelCall), Some(context), call_on_model_call(wit))?;
         Ok(effect.map(NoteOrStop::from))
     }
 
@@ -198,7 +252,7 @@ impl Instance {
         call!(
             self,
             on_format_error,
-            OnFormatError,
+            Some(HookPoint::OnFormatError),
             Some(context),
             call_on_format_error(wit, error.into(), output)
         )
@@ -211,7 +265,13 @@ impl Instance {
         call: &ToolCall,
     ) -> Result<Option<RewriteOrRefuse>, PluginFault> {
         let (wit, call) = (context.into(), call.into());
-        let effect = call!(self, on_tool_call, OnToolCall, Some(context), call_on_tool_call(wit, &call))?;
+        let effect = call!(
+            self,
+            on_tool_call,
+            Some(HookPoint::OnToolCall),
+            Some(context),
+            call_on_tool_call(wit, &call)
+        )?;
         effect.map(RewriteOrRefuse::try_from).transpose()
     }
 
@@ -226,7 +286,7 @@ impl Instance {
         let effect = call!(
             self,
             on_tool_result,
-            OnToolResult,
+            Some(HookPoint::OnToolResult),
             Some(context),
             call_on_tool_result(wit, &call, &result)
         )?;
@@ -240,7 +300,13 @@ impl Instance {
         repetition: Repetition,
     ) -> Result<Option<NoteOrStop>, PluginFault> {
         let wit = context.into();
-        let effect = call!(self, on_loop, OnLoop, Some(context), call_on_loop(wit, repetition.into()))?;
+        let effect = call!(
+            self,
+            on_loop,
+            Some(HookPoint::OnLoop),
+            Some(context),
+            call_on_loop(wit, repetition.into())
+        )?;
         Ok(effect.map(NoteOrStop::from))
     }
 
@@ -251,7 +317,7 @@ impl Instance {
         submission: &Submission,
     ) -> Result<Option<String>, PluginFault> {
         let (wit, submission) = (context.into(), submission.into());
-        call!(self, on_submit, OnSubmit, Some(context), call_on_submit(wit, &submission))
+        call!(self, on_submit, Some(HookPoint::OnSubmit), Some(context), call_on_submit(wit, &submission))
     }
 
     /// The candidate to hand in: an index that is in range.
@@ -262,8 +328,13 @@ impl Instance {
     ) -> Result<Option<usize>, PluginFault> {
         let wit = context.into();
         let list: Vec<_> = candidates.iter().map(Into::into).collect();
-        let index =
-            call!(self, on_choose_patch, OnChoosePatch, Some(context), call_on_choose_patch(wit, &list))?;
+        let index = call!(
+            self,
+            on_choose_patch,
+            Some(HookPoint::OnChoosePatch),
+            Some(context),
+            call_on_choose_patch(wit, &list)
+        )?;
         match index {
             Some(index) if index as usize >= candidates.len() => Err(PluginFault::WrongValue {
                 what: format!("it chose candidate {index} of {}, counted from 0", candidates.len()),
@@ -280,7 +351,13 @@ impl Instance {
         work_tree: &PatchCandidate,
     ) -> Result<bool, PluginFault> {
         let (wit, patch) = (context.into(), work_tree.into());
-        call!(self, on_limit, OnLimit, Some(context), call_on_limit(wit, limit.into(), &patch))
+        call!(
+            self,
+            on_limit,
+            Some(HookPoint::OnLimit),
+            Some(context),
+            call_on_limit(wit, limit.into(), &patch)
+        )
     }
 
     /// Tells it of an event; there is no answer.
@@ -292,50 +369,58 @@ impl Instance {
     ) -> Result<(), PluginFault> {
         let wit = context.into();
         let payload = payload.to_string();
-        call!(self, observe, Observe, Some(context), call_observe(wit, name, &payload))
+        call!(self, observe, Some(HookPoint::Observe), Some(context), call_observe(wit, name, &payload))
     }
 
-    /// Takes what runs, started if need be, with a fresh allowance.
+    /// Starts what is to run if need be, with a fresh allowance. None is for admission alone.
     async fn enter(
         &mut self,
-        point: HookPoint,
+        point: Option<HookPoint>,
         context: Option<&Context>,
-    ) -> Result<(Live, Allowance), PluginFault> {
-        let mut live = match self.live.take() {
-            Some(live) => live,
-            None => self.start().await?,
-        };
+    ) -> Result<Running<'_>, PluginFault> {
+        self.linked.clock.check();
+        if self.live.is_none() {
+            self.live = Some(self.start().await?);
+        }
         let limits = &self.linked.limits;
         let allowance = match point {
-            HookPoint::Tools => Allowance { fuel: limits.fuel_tool, deadline: limits.deadline_tool },
+            Some(HookPoint::Tools) => Allowance { fuel: limits.fuel_tool, deadline: limits.deadline_tool },
             _ => Allowance { fuel: limits.fuel_hook, deadline: limits.deadline_hook },
         };
-        let now_ms = context.map_or(0, |context| context.now_ms);
-        begin(&mut live.store, now_ms, allowance)?;
-        Ok((live, allowance))
+        if let Some(live) = &mut self.live {
+            let now_ms = context.map_or(0, |context| context.now_ms);
+            begin(&mut live.store, now_ms, allowance)?;
+        }
+        let (live, linked) = (&mut self.live, &*self.linked);
+        Ok(Running { live, linked, allowance, point, begun: Instant::now(), came_back: false })
     }
 
-    /// Keeps what ran after an answer; drops it after a fault.
-    fn leave<T>(
-        &mut self,
-        live: Live,
-        allowance: Allowance,
-        answer: wasmtime::Result<T>,
-    ) -> Result<T, PluginFault> {
-        match answer {
-            Ok(answer) => {
-                self.live = Some(live);
-                Ok(answer)
+    /// Makes a store and instantiates, which may run code of the guest: in a prepared place if
+    /// one is free.
+    async fn start(&mut self) -> Result<Live, PluginFault> {
+        self.starts += 1;
+        let linked = self.linked.clone();
+        match self.start_in(&linked.ready).await {
+            Err(NotStarted::NoPlace) => {
+                let Some(overflow) = linked.overflow() else {
+                    return Err(PluginFault::Start { why: "the host has no place for it".to_owned() });
+                };
+                meters::overflows().increment(1);
+                self.start_in(overflow).await.map_err(|error| match error {
+                    NotStarted::Fault(fault) => fault,
+                    NotStarted::NoPlace => {
+                        PluginFault::Start { why: "the host has no place for it".to_owned() }
+                    }
+                })
             }
-            Err(error) => Err(classify(&error, live.store.data(), allowance.fuel)),
+            Err(NotStarted::Fault(fault)) => Err(fault),
+            Ok(live) => Ok(live),
         }
     }
 
-    /// Makes a store and instantiates, which may run code of the guest.
-    async fn start(&mut self) -> Result<Live, PluginFault> {
-        let linked = &self.linked;
+    async fn start_in(&mut self, ready: &Ready) -> Result<Live, NotStarted> {
+        let linked = self.linked.clone();
         let limits = linked.limits.clone();
-        self.starts += 1;
         let seed = self.seed();
         let stdio = Stdio::new(limits.stdio_bytes);
         let own_time = Arc::new(OwnTime::default());
@@ -351,26 +436,35 @@ impl Instance {
             settings: self.config.settings.clone(),
             workspace: self.config.workspace.clone(),
             kept: self.kept.clone(),
+            clock: linked.clock.clone(),
             own_time: own_time.clone(),
             host_calls: 0,
             limits: limits.clone(),
         };
-        let mut store = Store::new(linked.pre.engine(), state);
+        let mut store = Store::new(ready.pre.engine(), state);
         store.limiter(|state| &mut state.limiter);
         store.set_hostcall_fuel(limits.output_bytes);
         store.epoch_deadline_callback(move |_| own_time.tick());
 
         let allowance = Allowance { fuel: limits.fuel_start, deadline: limits.deadline_hook };
-        begin(&mut store, 0, allowance)?;
-        let started = bounded(limits.wall, linked.pre.instantiate_async(&mut store)).await;
-        let instance = started.map_err(|error| match classify(&error, store.data(), allowance.fuel) {
-            PluginFault::WrongValue { what } => PluginFault::Start { why: what },
-            fault => fault,
-        })?;
-        let exports = linked
+        begin(&mut store, 0, allowance).map_err(NotStarted::Fault)?;
+        let started = linked.clock.within(limits.wall, ready.pre.instantiate_async(&mut store)).await;
+        let started = started.unwrap_or_else(|| Err(Raised(PluginFault::Wall { limit: limits.wall }).into()));
+        let instance = match started {
+            Ok(instance) => instance,
+            Err(error) if engine::is_full(&error) => return Err(NotStarted::NoPlace),
+            Err(error) => {
+                return Err(NotStarted::Fault(match classify(&error, store.data(), allowance.fuel) {
+                    PluginFault::WrongValue { what } => PluginFault::Start { why: what },
+                    fault => fault,
+                }));
+            }
+        };
+        let exports = ready
             .indices
             .load(&mut store, &instance)
-            .map_err(|error| PluginFault::Start { why: format!("{error:#}") })?;
+            .map_err(|error| NotStarted::Fault(PluginFault::Start { why: format!("{error:#}") }))?;
+        meters::instances().increment(1.0);
         Ok(Live { store, exports })
     }
 
@@ -391,10 +485,38 @@ fn begin(store: &mut Store<PluginState>, now_ms: u64, allowance: Allowance) -> R
     store.set_fuel(allowance.fuel).map_err(|error| PluginFault::Start { why: format!("{error:#}") })
 }
 
-/// The last resort against a call that never comes back.
-async fn bounded<T>(limit: Duration, call: impl Future<Output = wasmtime::Result<T>>) -> wasmtime::Result<T> {
-    match tokio::time::timeout(limit, call).await {
-        Ok(answer) => answer,
-        Err(_) => Err(Raised(PluginFault::Wall { limit }).into()),
+/// Why there is no instance.
+enum NotStarted {
+    /// All prepared places are taken.
+    NoPlace,
+    Fault(PluginFault),
+}
+
+fn not_exported(point: Option<HookPoint>) -> wasmtime::Error {
+    let point = point.map_or(SETTINGS_SCHEMA, HookPoint::name);
+    Raised(PluginFault::NotExported { point }).into()
+}
+
+impl Running<'_> {
+    /// Keeps what ran after an answer; drops it after a fault.
+    fn leave<T>(mut self, answer: wasmtime::Result<T>) -> Result<T, PluginFault> {
+        let Some(live) = self.live.as_ref() else {
+            return answer.map_err(|error| PluginFault::Start { why: format!("{error:#}") });
+        };
+        if let Some(point) = self.point {
+            let fuel = self.allowance.fuel - live.store.get_fuel().unwrap_or(0);
+            self.linked.meters.called(point, self.begun, fuel);
+        }
+        match answer {
+            Ok(answer) => {
+                self.came_back = true;
+                Ok(answer)
+            }
+            Err(error) => {
+                let fault = classify(&error, live.store.data(), self.allowance.fuel);
+                self.linked.meters.fault(&fault);
+                Err(fault)
+            }
+        }
     }
 }

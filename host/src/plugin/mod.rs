@@ -5,6 +5,8 @@ mod bindings;
 mod canary;
 mod capabilities;
 mod check;
+mod clock;
+mod code_cache;
 mod compile;
 mod contract;
 mod engine;
@@ -13,8 +15,10 @@ mod grants;
 mod instance;
 mod json;
 mod limits;
+mod meters;
 mod no_workspace;
 mod points;
+mod settings;
 mod state;
 #[cfg(test)]
 pub(crate) mod testkit;
@@ -27,8 +31,9 @@ pub(crate) use admission::with_settings;
 pub use admission::{AdmissionError, AdmissionOptions, Admitted, Step, admit};
 pub use canary::CanaryCall;
 pub use check::{Report, RunError, RunOutput, RunPoint, check, run_point};
+pub use code_cache::{CodeCache, CodeCacheError};
 pub use compile::{CompileCaps, CompileIn, compile_child};
-pub use engine::{Engine, EngineError};
+pub use engine::{Engine, EngineConfig, EngineError};
 pub use fault::PluginFault;
 pub use grants::{Capability, Grants, UnknownGrant};
 pub use instance::{Instance, InstanceConfig};
@@ -40,5 +45,6 @@ pub use points::{
     PatchCandidate, PatchSource, Repetition, RewriteOrRefuse, Submission, ToolDefinition, ToolOutput,
     ToolResult, ToolStatus, Usage, WorkTree,
 };
+pub use settings::SettingsSchema;
 pub use state::LogLine;
 pub use workspace_access::{ExecOutput, SearchHit, WorkspaceAccess, WorkspaceEntry, WorkspaceError};

@@ -10,7 +10,7 @@ use wasmtime::component::ResourceTable;
 use wasmtime::{ResourceLimiter, UpdateDeadline};
 use wasmtime_wasi::WasiCtx;
 
-use super::engine::TICK;
+use super::clock::{Clock, TICK};
 use super::fault::{PluginFault, Raised};
 use super::limits::PluginLimits;
 use super::wasi::{Random, Stdio, VirtualClock};
@@ -33,6 +33,7 @@ pub(super) struct PluginState {
     pub settings: Arc<str>,
     pub workspace: Arc<dyn WorkspaceAccess>,
     pub kept: Arc<Mutex<Kept>>,
+    pub clock: Arc<Clock>,
     pub own_time: Arc<OwnTime>,
     pub host_calls: u32,
 }

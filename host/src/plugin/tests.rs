@@ -70,7 +70,7 @@ async fn what_is_no_component_is_refused_by_name() {
     refused(&component[..component.len() - 20], expect![[r#"
         the plugin DIGEST is not a valid component: unexpected end-of-file (at byte 1684) (admission step: parse)
         help: build it again; the file may be cut or use a feature that is off"#]]).await;
-    let native = engine().wasm().precompile_component(&component).unwrap();
+    let native = engine().on_demand().precompile_component(&component).unwrap();
     refused(
         &native,
         expect![[r#"

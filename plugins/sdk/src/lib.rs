@@ -46,6 +46,7 @@ pub use points::on_model_call::{Effect as ModelCallEffect, Guest as OnModelCall}
 pub use points::on_submit::{Guest as OnSubmit, Submission};
 pub use points::on_tool_call::{Effect as ToolCallEffect, Guest as OnToolCall};
 pub use points::on_tool_result::{Effect as ToolResultEffect, Guest as OnToolResult};
+pub use points::settings_schema::Guest as SettingsSchema;
 pub use points::tools::{Content, Guest as Tools, Image, ToolDefinition, ToolOutput};
 
 impl ToolOutput {
@@ -74,6 +75,17 @@ macro_rules! export_tools {
         #[cfg(target_arch = "wasm32")]
         $crate::__export_tandem_harness_tools_0_1_0_cabi!(
             $plugin with_types_in $crate::bindings::exports::tandem::harness::tools
+        );
+    };
+}
+
+/// Exports a type's [`SettingsSchema`] as the interface `settings-schema`.
+#[macro_export]
+macro_rules! export_settings_schema {
+    ($plugin:ident) => {
+        #[cfg(target_arch = "wasm32")]
+        $crate::__export_tandem_harness_settings_schema_0_1_0_cabi!(
+            $plugin with_types_in $crate::bindings::exports::tandem::harness::settings_schema
         );
     };
 }
