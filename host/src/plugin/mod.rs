@@ -10,6 +10,8 @@ mod code_cache;
 mod compile;
 mod contract;
 mod engine;
+#[cfg(test)]
+mod engine_tests;
 mod fault;
 mod grants;
 mod instance;

@@ -116,6 +116,13 @@ impl Guest {
         (self.place(text.as_bytes()), text.len() as u32)
     }
 
+    /// A body that returns a fixed string.
+    pub fn pair(&mut self, text: &str) -> String {
+        let (at, length) = self.text(text);
+        let result = self.words(&[at, length]);
+        format!("(i32.const {result})")
+    }
+
     fn words(&mut self, words: &[u32]) -> u32 {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         self.place(&bytes)
