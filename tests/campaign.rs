@@ -122,6 +122,42 @@ fn a_campaign_killed_ten_times_loses_no_episode_and_counts_none_twice() {
     }
 }
 
+/// A disk of 3 MiB that is really full when the first checkpoint is due, and larger afterwards.
+#[test]
+fn a_full_disk_ends_a_campaign_that_goes_on_when_there_is_room() {
+    if !weights_are_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let campaign = campaign(folder.path());
+    let disk = folder.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    // The disk is seen in this name space alone, so all that needs it happens there.
+    let script = r#"
+        mount -t tmpfs -o size=3m tmpfs "$DISK" || exit 90
+        "$TANDEM" train "$CAMPAIGN" --run "$DISK/run" 2>"$OUT/full"
+        [ $? = 1 ] || exit 91
+        mount -o remount,size=1g "$DISK" || exit 92
+        "$TANDEM" train "$CAMPAIGN" --run "$DISK/run" --resume 2>"$OUT/again" || exit 93
+        cp "$DISK/run/run.sqlite" "$OUT/run.sqlite"
+        "$TANDEM" pair verify "$DISK/run/pair" || exit 94
+    "#;
+    let status = std::process::Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
+        .env("TANDEM", env!("CARGO_BIN_EXE_tandem"))
+        .env("CAMPAIGN", &campaign)
+        .env("DISK", &disk)
+        .env("OUT", folder.path())
+        .status()
+        .unwrap();
+    let said = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+    assert!(status.success(), "{status}\n{}\n{}", said("full"), said("again"));
+    let full = said("full");
+    assert!(full.contains("help: the disk is full") && !full.contains("path is right"), "{full}");
+    let collected = episodes(folder.path()).keys().filter(|id| id.starts_with("r1/collect/")).count();
+    assert_eq!(collected, 8, "four groups of two, each once");
+}
+
 #[test]
 fn ctrl_c_ends_with_130_and_says_how_to_go_on() {
     if !weights_are_here() {

@@ -26,33 +26,33 @@ pub fn render(error: &Error) -> String {
             helps.push(help);
         }
     }
-    if helps.is_empty()
-        && let Some(help) = help_for(error)
-    {
-        helps.push(help.into());
+    if is_disk_full(error) {
+        // Whoever met it first took it for a fault of the file.
+        helps.retain(|help| help.contains("--resume"));
+        helps.push(DISK_FULL.into());
+    } else if helps.is_empty() && is_denied(error) {
+        helps.push("check who owns the file and its folder".into());
     }
     lines.extend(helps.into_iter().map(|help| format!("help: {help}")));
     lines.join("\n")
 }
 
-fn help_for(error: &Error) -> Option<&'static str> {
+fn is_disk_full(error: &Error) -> bool {
+    let full = [std::io::ErrorKind::StorageFull, std::io::ErrorKind::QuotaExceeded];
+    error.chain().any(|cause| {
+        let io = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        let sqlite = cause.downcast_ref::<rusqlite::Error>().and_then(rusqlite::Error::sqlite_error_code);
+        io.is_some_and(|kind| full.contains(&kind)) || sqlite == Some(rusqlite::ErrorCode::DiskFull)
+    })
+}
+
+fn is_denied(error: &Error) -> bool {
     let io = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
-    for cause in io {
-        match cause.kind() {
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => return Some(DISK_FULL),
-            std::io::ErrorKind::PermissionDenied => return Some("check who owns the file and its folder"),
-            _ => {}
-        }
-    }
-    let sqlite = error.chain().filter_map(|cause| cause.downcast_ref::<rusqlite::Error>());
-    sqlite
-        .filter_map(rusqlite::Error::sqlite_error_code)
-        .any(|code| code == rusqlite::ErrorCode::DiskFull)
-        .then_some(DISK_FULL)
+    io.map(std::io::Error::kind).any(|kind| kind == std::io::ErrorKind::PermissionDenied)
 }
 
 const DISK_FULL: &str =
-    "the disk is full: free some space; what was recorded is safe, and `--resume` goes on";
+    "the disk is full: free some space; what was recorded is safe, and a run goes on with `--resume`";
 
 /// The exit code of an error.
 pub fn exit(error: &Error) -> Exit {
@@ -94,7 +94,24 @@ mod tests {
             expect![[r#"
                 error: blob abc cannot be written
                 cause: no storage space
-                help: the disk is full: free some space; what was recorded is safe, and `--resume` goes on"#]],
+                help: the disk is full: free some space; what was recorded is safe, and a run goes on with `--resume`"#]],
+        );
+    }
+
+    #[test]
+    fn a_full_disk_is_not_taken_for_a_fault_of_the_file() {
+        let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+        check(
+            Err::<(), _>(full)
+                .context("`adapter.safetensors` cannot be used\nhelp: check that the path is right")
+                .context("the checkpoint v1 was not written\nhelp: go on with `tandem train --resume`")
+                .unwrap_err(),
+            expect![[r#"
+                error: the checkpoint v1 was not written
+                cause: `adapter.safetensors` cannot be used
+                cause: no storage space
+                help: go on with `tandem train --resume`
+                help: the disk is full: free some space; what was recorded is safe, and a run goes on with `--resume`"#]],
         );
     }
 

@@ -4,14 +4,17 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use tandem_host::forge::{Forge, ForgeConfig};
-use tandem_host::plugin::{AdmissionOptions, CompileIn, Engine, PluginLimits};
+use tandem_host::plugin::{AdmissionOptions, CodeCache, CompileIn, Engine, EngineConfig};
 use tandem_host::workspace::WorkspaceConfig;
 
 use crate::campaign::RunRecord;
 
-/// The plugin engine with its default limits.
+/// The plugin engine with its default limits, and compiled code kept beside the fetched models.
 pub fn engine() -> Result<Engine> {
-    Ok(Engine::new(PluginLimits::default())?)
+    let code_cache = CodeCache::open(crate::campaign::home()?.join("code"))
+        .inspect_err(|error| tracing::warn!("components are compiled at every start: {error}"))
+        .ok();
+    Ok(Engine::with(EngineConfig { code_cache, ..EngineConfig::default() })?)
 }
 
 /// The forge, with its cache beside the fetched models.

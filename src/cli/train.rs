@@ -8,7 +8,7 @@ use tandem_host::rollout::Cancel;
 
 use super::{Exit, setup};
 use crate::campaign::{Campaign, CampaignConfig, Parts};
-use crate::view::Progress;
+use crate::view::{Progress, Stats};
 
 #[derive(clap::Args)]
 pub struct TrainArguments {
@@ -29,6 +29,9 @@ pub async fn run(arguments: TrainArguments) -> Result<Exit> {
     let config = CampaignConfig::load(&arguments.campaign)?;
     let run = arguments.run.clone().unwrap_or_else(|| Path::new("runs").join(&config.name));
     let lock = claim(&run, &config, &arguments)?;
+    // Before the engine, which looks its meters up when it is made.
+    let stats = Stats::install(&run)?;
+    let keeping = tokio::spawn(keep_stats(stats.clone(), run.clone()));
     let progress = Progress::new();
     let cancel = Cancel::new();
     stop_on_signal(&cancel, &progress);
@@ -46,7 +49,10 @@ pub async fn run(arguments: TrainArguments) -> Result<Exit> {
     // From here on the folder holds a run: what could be wrong at the start was not.
     keep(&run, &text)?;
     let resume = format!("tandem train {} --run {} --resume", arguments.campaign.display(), run.display());
-    campaign.run().await.with_context(|| {
+    let ended = campaign.run().await;
+    keeping.abort();
+    stats.snapshot().write(&run).unwrap_or_else(|error| tracing::warn!("{error:#}"));
+    ended.with_context(|| {
         format!("the campaign stopped; nothing recorded is lost\nhelp: go on with `{resume}`")
     })?;
     drop(lock);
@@ -95,6 +101,15 @@ fn claim(run: &Path, config: &CampaignConfig, arguments: &TrainArguments) -> Res
         bail!("another program works on {}\nhelp: wait for it, or stop it first", run.display());
     }
     Ok(lock)
+}
+
+/// Writes down every few seconds what plugins cost, for `tandem harness stats`.
+async fn keep_stats(stats: Stats, run: PathBuf) {
+    loop {
+        tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+        // The record of a run does not depend on it.
+        stats.snapshot().write(&run).unwrap_or_else(|error| tracing::warn!("{error:#}"));
+    }
 }
 
 /// Keeps the campaign that the run began with.

@@ -2,6 +2,8 @@
 
 mod progress;
 mod report;
+mod stats;
 
 pub use progress::Progress;
 pub use report::report;
+pub use stats::{Snapshot, Stats};

@@ -237,24 +237,42 @@ async fn settings_are_checked_against_the_schema_that_a_plugin_declares() {
 #[tokio::test]
 async fn a_wrong_schema_of_settings_is_refused_with_its_reason() {
     let cases = [
-        ("limit: int", expect![[r#"
+        (
+            "limit: int",
+            expect![[r#"
             the plugin DIGEST has a wrong schema of its settings: it is not JSON: expected value at line 1 column 1 (admission step: settings)
-            help: write a JSON Schema of type `object` without references, such as {"type": "object", "properties": {"limit": {"type": "integer", "minimum": 1}}}"#]]),
-        (r#"{"type": "array"}"#, expect![[r#"
+            help: write a JSON Schema of type `object` without references, such as {"type": "object", "properties": {"limit": {"type": "integer", "minimum": 1}}}"#]],
+        ),
+        (
+            r#"{"type": "array"}"#,
+            expect![[r#"
             the plugin DIGEST has a wrong schema of its settings: it is not of type `object` at the top (admission step: settings)
-            help: write a JSON Schema of type `object` without references, such as {"type": "object", "properties": {"limit": {"type": "integer", "minimum": 1}}}"#]]),
-        (r#"{"type": "object", "properties": {"a": {"type": "number!"}}}"#, expect![[r#"
+            help: write a JSON Schema of type `object` without references, such as {"type": "object", "properties": {"limit": {"type": "integer", "minimum": 1}}}"#]],
+        ),
+        (
+            r#"{"type": "object", "properties": {"a": {"type": "number!"}}}"#,
+            expect![[r#"
             the plugin DIGEST has a wrong schema of its settings: it is not a JSON Schema: at `/properties/a/type`: value must be one of 'array', 'boolean', 'integer', 'null', 'number', 'object', 'string'; at `/properties/a/type`: want array, but got string (admission step: settings)
-            help: write a JSON Schema of type `object` without references, such as {"type": "object", "properties": {"limit": {"type": "integer", "minimum": 1}}}"#]]),
-        (r#"{"type": "object", "properties": {"a": {"$ref": "file:///etc/passwd"}}}"#, expect![[r#"
+            help: write a JSON Schema of type `object` without references, such as {"type": "object", "properties": {"limit": {"type": "integer", "minimum": 1}}}"#]],
+        ),
+        (
+            r#"{"type": "object", "properties": {"a": {"$ref": "file:///etc/passwd"}}}"#,
+            expect![[r#"
             the plugin DIGEST has a wrong schema of its settings: it has the keyword `$ref`, and references are not followed (admission step: settings)
-            help: write a JSON Schema of type `object` without references, such as {"type": "object", "properties": {"limit": {"type": "integer", "minimum": 1}}}"#]]),
-        (r#"{"type": "object", "required": ["a"]}"#, expect![[r#"
+            help: write a JSON Schema of type `object` without references, such as {"type": "object", "properties": {"limit": {"type": "integer", "minimum": 1}}}"#]],
+        ),
+        (
+            r#"{"type": "object", "required": ["a"]}"#,
+            expect![[r#"
             the plugin DIGEST has a wrong schema of its settings: it does not take `{}` (at the top: missing properties 'a') and has no `examples` for the trial calls (admission step: settings)
-            help: write a JSON Schema of type `object` without references, such as {"type": "object", "properties": {"limit": {"type": "integer", "minimum": 1}}}"#]]),
-        (r#"{"type": "object", "required": ["a"], "examples": [{"b": 1}]}"#, expect![[r#"
+            help: write a JSON Schema of type `object` without references, such as {"type": "object", "properties": {"limit": {"type": "integer", "minimum": 1}}}"#]],
+        ),
+        (
+            r#"{"type": "object", "required": ["a"], "examples": [{"b": 1}]}"#,
+            expect![[r#"
             the plugin DIGEST has a wrong schema of its settings: it does not take its own first example: at the top: missing properties 'a' (admission step: settings)
-            help: write a JSON Schema of type `object` without references, such as {"type": "object", "properties": {"limit": {"type": "integer", "minimum": 1}}}"#]]),
+            help: write a JSON Schema of type `object` without references, such as {"type": "object", "properties": {"limit": {"type": "integer", "minimum": 1}}}"#]],
+        ),
     ];
     for (schema, expected) in cases {
         check_settings(schema, &[], expected).await;
