@@ -190,7 +190,8 @@ pub struct UpdateConfig {
     pub steps: usize,
     /// Most tokens of a padded micro-batch; lower needs less memory.
     pub micro_batch_tokens: usize,
-    /// Sequences are padded to a multiple of this; 128 keeps kernel tuning short on CUDA.
+    /// Sequences are padded to a multiple of this; 0 is 256 on CUDA, where every new length means
+    /// tuning kernels for it, and 1 on the CPU.
     pub pad_to_multiple_of: usize,
     /// Most tokens that an update trains on; whole groups past it are left out
     /// and the report says how many. 0 is no limit.
@@ -206,7 +207,7 @@ impl Default for UpdateConfig {
             learning_rate: 1e-5,
             steps: 1,
             micro_batch_tokens: 4096,
-            pad_to_multiple_of: 1,
+            pad_to_multiple_of: 0,
             max_tokens: 0,
             clip_low: 0.2,
             clip_high: 0.28,

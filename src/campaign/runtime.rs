@@ -37,6 +37,7 @@ pub struct PolicyRuntime {
 impl PolicyRuntime {
     /// Loads the base weights, and version `version` of this run on top.
     pub fn open(config: &CampaignConfig, device: &str, checkpoints: &Path, version: u64) -> Result<Self> {
+        let learner_config = learner_config(&config.update, device);
         let device = super::device::parse(device)?;
         let base = super::models::resolve(&config.policy.base)?;
         let loaded = load_policy(&base, config.policy.adapter.as_deref(), &device)?;
@@ -49,10 +50,10 @@ impl PolicyRuntime {
         let start = loaded.model.merged();
         let folder = checkpoints.join(format!("v{version}"));
         let learner = if folder.exists() {
-            load(&start, learner_config(&config.update), &folder)?
+            load(&start, learner_config, &folder)?
         } else {
             let model = start.clone().with_lora(lora, config.seed);
-            let learner = Learner::new(model, learner_config(&config.update))?;
+            let learner = Learner::new(model, learner_config)?;
             std::fs::create_dir_all(checkpoints)
                 .with_context(|| format!("{} cannot be made", checkpoints.display()))?;
             learner.save_state(&folder)?;
@@ -183,13 +184,18 @@ fn load(start: &CausalLm, config: LearnerConfig, folder: &Path) -> Result<Learne
     })
 }
 
-/// The learner's settings as the campaign file gives them.
-pub fn learner_config(update: &UpdateConfig) -> LearnerConfig {
+/// The learner's settings as the campaign file gives them, for `device`.
+fn learner_config(update: &UpdateConfig, device: &str) -> LearnerConfig {
+    let pad_to_multiple_of = match update.pad_to_multiple_of {
+        0 if device.starts_with("cuda") => 256,
+        0 => 1,
+        given => given,
+    };
     LearnerConfig {
         learning_rate: update.learning_rate,
         objective: Objective::Clip { low: update.clip_low as f32, high: update.clip_high as f32 },
         micro_batch_tokens: update.micro_batch_tokens,
-        pad_to_multiple_of: update.pad_to_multiple_of,
+        pad_to_multiple_of,
         max_grad_norm: update.max_grad_norm,
         ..LearnerConfig::default()
     }
