@@ -18,7 +18,8 @@ use exports::tandem::harness as guest;
 pub use tandem::harness as host;
 use tandem::harness::types as wit;
 
-use super::fault::PluginFault;
+use super::fault::{PluginFault, spelled};
+use super::limits::JSON_BYTES;
 use super::points::{
     AnnotateOrReplace, Content, Context, FormatError, Image, LimitKind, NoteOrStop, PatchCandidate,
     PatchSource, Repetition, RewriteOrRefuse, Submission, ToolDefinition, ToolOutput, ToolResult, ToolStatus,
@@ -182,7 +183,7 @@ impl TryFrom<guest::tools::ToolDefinition> for ToolDefinition {
     type Error = PluginFault;
 
     fn try_from(tool: guest::tools::ToolDefinition) -> Result<Self, PluginFault> {
-        let what = format!("the input schema of the tool `{}`", tool.name);
+        let what = format!("the input schema of the tool `{}`", spelled(&tool.name, 80));
         Ok(Self {
             input_schema: json_object(&what, &tool.input_schema)?,
             name: tool.name,
@@ -202,9 +203,10 @@ impl TryFrom<guest::tools::ToolOutput> for ToolOutput {
             }
         });
         let structured = output.structured.map(|json| {
-            serde_json::from_str(&json).map_err(|error| PluginFault::WrongValue {
-                what: format!("its structured answer is not JSON: {error}"),
-            })
+            let what = "its structured answer";
+            within_json_cap(what, &json)?;
+            serde_json::from_str(&json)
+                .map_err(|error| PluginFault::WrongValue { what: format!("{what} is not JSON: {error}") })
         });
         Ok(Self {
             content: content.collect(),
@@ -214,11 +216,22 @@ impl TryFrom<guest::tools::ToolOutput> for ToolOutput {
     }
 }
 
+/// Refuses JSON that is too long to be parsed.
+fn within_json_cap(what: &str, json: &str) -> Result<(), PluginFault> {
+    match json.len() {
+        len if len > JSON_BYTES => Err(PluginFault::WrongValue {
+            what: format!("{what}: {len} bytes of JSON, limit {JSON_BYTES} bytes"),
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// Parses what has to be a JSON object.
 fn json_object(what: &str, json: &str) -> Result<serde_json::Value, PluginFault> {
     let wrong = |why: &dyn std::fmt::Display| PluginFault::WrongValue {
         what: format!("{what} should be a JSON object: {why}"),
     };
+    within_json_cap(what, json)?;
     let value: serde_json::Value = serde_json::from_str(json).map_err(|error| wrong(&error))?;
     match value.is_object() {
         true => Ok(value),

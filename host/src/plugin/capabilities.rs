@@ -1,8 +1,10 @@
 //! What does each capability of the contract do when a plugin calls it?
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use wasmtime::component::{HasSelf, Linker};
 
 use super::bindings::host::{
@@ -98,10 +100,13 @@ impl PluginState {
         work: impl Future<Output = Result<T, Trouble>> + Send,
     ) -> wasmtime::Result<Result<T, WorkspaceError>> {
         self.count_host_call()?;
+        // A panic of a workspace ends this call, not the episode and all that runs beside it.
+        let work = AssertUnwindSafe(work).catch_unwind();
         let answer = self.clock.within(limit, work).await;
         self.own_time.waited();
         match answer {
-            Some(answer) => Ok(answer.map_err(WorkspaceError::from)),
+            Some(Ok(answer)) => Ok(answer.map_err(WorkspaceError::from)),
+            Some(Err(_)) => Err(Raised(PluginFault::Host { call }).into()),
             None => Err(Raised(PluginFault::HostCall { call, limit }).into()),
         }
     }

@@ -26,6 +26,12 @@ pub enum PluginFault {
     HostCalls { made: u32, limit: u32 },
     #[error("waited too long for `{call}`: the host gave up after {} ms", .limit.as_millis())]
     HostCall { call: &'static str, limit: Duration },
+    #[error("made too many WASI calls: more than {limit} in one call")]
+    WasiCalls { limit: u32 },
+    #[error("opened too many handles: more than {limit} at once")]
+    Handles { limit: usize },
+    #[error("could not be served: `{call}` of the host broke down")]
+    Host { call: &'static str },
     #[error("exited with code {code}{}", said(.output))]
     Exit { code: i32, output: String },
     #[error("trapped: {trap}{}", said(.output))]
@@ -57,7 +63,10 @@ impl PluginFault {
             Self::Table { .. } => "table",
             Self::Output { .. } => "output",
             Self::HostCalls { .. } => "host-calls",
+            Self::WasiCalls { .. } => "wasi-calls",
+            Self::Handles { .. } => "handles",
             Self::HostCall { .. } => "host-call",
+            Self::Host { .. } => "host",
             Self::Exit { .. } => "exit",
             Self::Trap { .. } => "trap",
             Self::WrongValue { .. } => "wrong-value",
@@ -76,7 +85,11 @@ impl PluginFault {
                 "keep less in memory; look for a buffer that only grows"
             }
             Self::Output { .. } => "return less; cut long text before it is returned",
-            Self::HostCalls { .. } => "ask for more at once; keep what was read",
+            Self::HostCalls { .. } | Self::WasiCalls { .. } => "ask for more at once; keep what was read",
+            Self::Handles { .. } => "drop streams and pollables that are no longer needed",
+            Self::Host { .. } => {
+                "this is a fault of the host, not of the plugin; its standard error says where"
+            }
             Self::HostCall { .. } => "ask for less in one host call, or give `exec` a shorter time",
             Self::Exit { .. } => "return from the function; a plugin does not exit",
             Self::Trap { .. } => {
@@ -89,6 +102,30 @@ impl PluginFault {
     }
 }
 
+/// At most `chars` characters of a name that a guest wrote, on one line and in ASCII, so that
+/// nothing in it looks like something else.
+pub(super) fn spelled(name: &str, chars: usize) -> String {
+    let ascii = |c: char| match c {
+        '\n' => " ".to_owned(),
+        ' '..='~' => c.to_string(),
+        _ => c.escape_unicode().to_string(),
+    };
+    let mut shown: String = name.chars().take(chars).map(ascii).collect();
+    if name.chars().nth(chars).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// A text that a guest wrote, fit to be shown: without what moves the cursor of a terminal or
+/// turns the direction of text.
+pub(super) fn tame(text: &str) -> String {
+    let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let unsafe_ = |c: char| (c.is_control() && c != '\n' && c != '\t') || turns(c);
+    let tamed = |c| if unsafe_(c) { '\u{fffd}' } else { c };
+    text.chars().map(tamed).collect()
+}
+
 /// Faults that the host itself raises while the guest runs; they travel as an error through
 /// the engine.
 #[derive(Debug, thiserror::Error)]
@@ -99,6 +136,9 @@ pub(super) struct Raised(pub PluginFault);
 pub(super) fn classify(error: &wasmtime::Error, state: &PluginState, fuel: u64) -> PluginFault {
     if let Some(Raised(fault)) = error.downcast_ref() {
         return fault.clone();
+    }
+    if let Some(fault) = state.own_time.flood() {
+        return fault;
     }
     let trap = error.downcast_ref::<Trap>();
     if trap == Some(&Trap::OutOfFuel) {
@@ -121,5 +161,8 @@ pub(super) fn classify(error: &wasmtime::Error, state: &PluginState, fuel: u64) 
     if cause.contains("fuel allocated for hostcalls has been exhausted") {
         return PluginFault::Output { limit: state.limits.output_bytes };
     }
-    PluginFault::WrongValue { what: cause }
+    if cause.contains("store handle limit exceeded") || cause.contains("resource table has no free keys") {
+        return PluginFault::Handles { limit: state.limits.handles };
+    }
+    PluginFault::WrongValue { what: spelled(&cause, 500) }
 }

@@ -202,7 +202,8 @@ impl Instance {
     /// The tools that it has.
     pub async fn definitions(&mut self) -> Result<Vec<ToolDefinition>, PluginFault> {
         let tools = call!(self, tools, Some(HookPoint::Tools), None, call_definitions())?;
-        tools.into_iter().map(ToolDefinition::try_from).collect()
+        let tools = tools.into_iter().map(ToolDefinition::try_from).collect();
+        self.checked(tools)
     }
 
     /// Calls the tool `name`. `arguments` is a JSON object.
@@ -214,8 +215,9 @@ impl Instance {
     ) -> Result<ToolOutput, PluginFault> {
         let arguments = arguments.to_string();
         let wit = context.into();
-        call!(self, tools, Some(HookPoint::Tools), Some(context), call_call(wit, name, &arguments))?
-            .try_into()
+        let output =
+            call!(self, tools, Some(HookPoint::Tools), Some(context), call_call(wit, name, &arguments))?;
+        self.checked(output.try_into())
     }
 
     /// Text for its section of the first prompt.
@@ -272,7 +274,7 @@ impl Instance {
             Some(context),
             call_on_tool_call(wit, &call)
         )?;
-        effect.map(RewriteOrRefuse::try_from).transpose()
+        self.checked(effect.map(RewriteOrRefuse::try_from).transpose())
     }
 
     /// Text after the result or instead of it.
@@ -335,12 +337,13 @@ impl Instance {
             Some(context),
             call_on_choose_patch(wit, &list)
         )?;
-        match index {
+        let index = match index {
             Some(index) if index as usize >= candidates.len() => Err(PluginFault::WrongValue {
                 what: format!("it chose candidate {index} of {}, counted from 0", candidates.len()),
             }),
             index => Ok(index.map(|index| index as usize)),
-        }
+        };
+        self.checked(index)
     }
 
     /// Whether to hand in the work tree.
@@ -395,6 +398,15 @@ impl Instance {
         Ok(Running { live, linked, allowance, point, begun: Instant::now(), came_back: false })
     }
 
+    /// Drops what ran when its answer, read by the host, is a wrong value.
+    fn checked<T>(&mut self, answer: Result<T, PluginFault>) -> Result<T, PluginFault> {
+        if let Err(fault) = &answer {
+            self.live = None;
+            self.linked.meters.fault(fault);
+        }
+        answer
+    }
+
     /// Makes a store and instantiates, which may run code of the guest: in a prepared place if
     /// one is free.
     async fn start(&mut self) -> Result<Live, PluginFault> {
@@ -424,9 +436,12 @@ impl Instance {
         let seed = self.seed();
         let stdio = Stdio::new(limits.stdio_bytes);
         let own_time = Arc::new(OwnTime::default());
+        let mut table = ResourceTable::new();
+        // A handle is one entry or two: a pollable and what it waits for.
+        table.set_max_capacity(limits.handles * 2);
         let state = PluginState {
             limiter: Limiter::new(&limits),
-            table: ResourceTable::new(),
+            table,
             wasi: wasi::context(&stdio),
             stdio,
             wasi_clock: VirtualClock::new(self.hidden.start_seconds),
@@ -439,11 +454,13 @@ impl Instance {
             clock: linked.clock.clone(),
             own_time: own_time.clone(),
             host_calls: 0,
+            wasi_calls: 0,
             limits: limits.clone(),
         };
         let mut store = Store::new(ready.pre.engine(), state);
         store.limiter(|state| &mut state.limiter);
         store.set_hostcall_fuel(limits.output_bytes);
+        store.set_max_component_handles(limits.handles);
         store.epoch_deadline_callback(move |_| own_time.tick());
 
         let allowance = Allowance { fuel: limits.fuel_start, deadline: limits.deadline_hook };
@@ -508,10 +525,16 @@ impl Running<'_> {
             self.linked.meters.called(point, self.begun, fuel);
         }
         match answer {
-            Ok(answer) => {
-                self.came_back = true;
-                Ok(answer)
-            }
+            Ok(answer) => match live.store.data().own_time.flood() {
+                Some(fault) => {
+                    self.linked.meters.fault(&fault);
+                    Err(fault)
+                }
+                None => {
+                    self.came_back = true;
+                    Ok(answer)
+                }
+            },
             Err(error) => {
                 let fault = classify(&error, live.store.data(), self.allowance.fuel);
                 self.linked.meters.fault(&fault);

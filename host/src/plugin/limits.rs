@@ -31,19 +31,29 @@ pub struct PluginLimits {
     pub output_bytes: usize,
     /// Host calls within one call of the plugin, WASI not counted. Default 10,000.
     pub host_calls: u32,
+    /// WASI calls within one call of the plugin. Default 100,000: an interpreter that starts makes
+    /// some thousands.
+    pub wasi_calls: u32,
+    /// Handles of WASI resources (streams, pollables) that an instance has open. Default 1,000.
+    pub handles: usize,
     /// Wall-clock time of one host call other than `exec`. Default 30 s.
     pub host_call: Duration,
     /// Longest time that `exec` may ask for; a longer wish is cut to it. Default 60 s.
     pub exec: Duration,
-    /// Keys and values that a plugin keeps in `state` in one episode. Default 256 KiB.
+    /// Keys and values that a plugin keeps in `state` in one episode, and 64 bytes for each entry.
+    /// Default 256 KiB.
     pub state_bytes: usize,
-    /// Messages that a plugin logs in one episode; what comes after is counted, not kept.
-    /// Default 64 KiB.
+    /// Messages that a plugin logs in one episode, and 64 bytes for each; what comes after is
+    /// counted, not kept. Default 64 KiB.
     pub log_bytes: usize,
     /// Standard output and error of an instance, together; what comes after is dropped.
     /// Default 64 KiB.
     pub stdio_bytes: usize,
 }
+
+/// JSON text that the host parses at once: rewritten arguments, an input schema, a structured
+/// answer. Parsed, hostile text takes a hundred times as much.
+pub(super) const JSON_BYTES: usize = 256 << 10;
 
 const MIB: usize = 1 << 20;
 
@@ -61,6 +71,8 @@ impl Default for PluginLimits {
             table_elements: 100_000,
             output_bytes: 8 * MIB,
             host_calls: 10_000,
+            wasi_calls: 100_000,
+            handles: 1_000,
             host_call: Duration::from_secs(30),
             exec: Duration::from_secs(60),
             state_bytes: 256 << 10,

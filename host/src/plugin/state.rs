@@ -1,7 +1,7 @@
 //! What does the host hold for one instance while it lives?
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -36,6 +36,7 @@ pub(super) struct PluginState {
     pub clock: Arc<Clock>,
     pub own_time: Arc<OwnTime>,
     pub host_calls: u32,
+    pub wasi_calls: u32,
 }
 
 impl PluginState {
@@ -44,6 +45,7 @@ impl PluginState {
         self.now_ms = now_ms;
         self.wasi_clock.call_at(now_ms);
         self.host_calls = 0;
+        self.wasi_calls = 0;
         self.own_time.begin(deadline);
     }
 
@@ -58,6 +60,15 @@ impl PluginState {
         Ok(())
     }
 
+    /// Counts WASI calls. They are served by code that cannot refuse, so the one over the limit
+    /// is stopped at the next tick or when the call ends, whichever is first: a fault either way.
+    pub fn count_wasi_calls(&mut self, calls: u32) {
+        self.wasi_calls = self.wasi_calls.saturating_add(calls);
+        if self.wasi_calls > self.limits.wasi_calls {
+            self.own_time.flooded(self.limits.wasi_calls);
+        }
+    }
+
     pub fn kept(&self) -> MutexGuard<'_, Kept> {
         lock(&self.kept)
     }
@@ -67,6 +78,10 @@ impl PluginState {
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// What an entry of `state` or a message costs the host beside its bytes; without it a flood of
+/// empty ones would be free.
+const ENTRY_BYTES: usize = 64;
 
 /// What a plugin has in one episode, over faults and new instances.
 #[derive(Debug, Default)]
@@ -93,8 +108,9 @@ impl Kept {
 
     /// Keeps a value, unless keys and values together would pass `limit` bytes.
     pub fn set(&mut self, key: String, value: Vec<u8>, limit: usize) -> Result<(), String> {
-        let before = self.state.get(&key).map_or(0, |old| key.len() + old.len());
-        let after = self.state_bytes - before + key.len() + value.len();
+        let cost = |value: &[u8]| ENTRY_BYTES + key.len() + value.len();
+        let before = self.state.get(&key).map_or(0, |old| cost(old));
+        let after = self.state_bytes - before + cost(&value);
         if after > limit {
             return Err(format!("the state would hold {after} bytes, limit {limit} bytes"));
         }
@@ -104,11 +120,12 @@ impl Kept {
     }
 
     pub fn log(&mut self, level: &'static str, message: String, limit: usize) {
-        if self.log_bytes + message.len() > limit {
+        let cost = ENTRY_BYTES + message.len();
+        if self.log_bytes + cost > limit {
             self.log_dropped += 1;
             return;
         }
-        self.log_bytes += message.len();
+        self.log_bytes += cost;
         self.log.push(LogLine { level, message });
     }
 
@@ -228,6 +245,8 @@ pub(super) struct OwnTime {
     ticks: AtomicU64,
     limit: AtomicU64,
     waited: AtomicBool,
+    /// The limit on WASI calls that was passed; 0 when none was.
+    flooded: AtomicU32,
 }
 
 impl OwnTime {
@@ -236,6 +255,20 @@ impl OwnTime {
         self.ticks.store(0, Ordering::Relaxed);
         self.limit.store(u64::try_from(limit).unwrap_or(u64::MAX).max(1), Ordering::Relaxed);
         self.waited.store(false, Ordering::Relaxed);
+        self.flooded.store(0, Ordering::Relaxed);
+    }
+
+    /// More WASI calls were made than `limit`.
+    fn flooded(&self, limit: u32) {
+        self.flooded.store(limit.max(1), Ordering::Relaxed);
+    }
+
+    /// The fault of a call that made too many WASI calls.
+    pub fn flood(&self) -> Option<PluginFault> {
+        match self.flooded.load(Ordering::Relaxed) {
+            0 => None,
+            limit => Some(PluginFault::WasiCalls { limit }),
+        }
     }
 
     /// A host call waited: the tick in which it came back is not the guest's.
@@ -245,6 +278,9 @@ impl OwnTime {
 
     /// One tick has passed while the guest ran: go on after others had their turn, or stop.
     pub fn tick(&self) -> wasmtime::Result<UpdateDeadline> {
+        if let Some(fault) = self.flood() {
+            return Err(Raised(fault).into());
+        }
         if !self.waited.swap(false, Ordering::Relaxed) {
             let ticks = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
             let limit = self.limit.load(Ordering::Relaxed);
@@ -254,6 +290,8 @@ impl OwnTime {
                 return Err(Raised(fault).into());
             }
         }
-        Ok(UpdateDeadline::Yield(1))
+        // Tokio's own yield: timers and input of others are served before this guest goes on. One
+        // that only wakes itself would keep them waiting for dozens of ticks.
+        Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
     }
 }

@@ -14,6 +14,7 @@ use wasmtime_wasi::p2::{DynPollable, OutputStream, Pollable, StreamError, Stream
 use wasmtime_wasi_io::bindings::wasi::io;
 use wasmtime_wasi_io::bytes::Bytes;
 
+use super::fault::tame;
 use super::state::{PluginState, lock};
 
 /// The WASI interfaces that are linked, without version.
@@ -41,8 +42,10 @@ pub(super) const INTERFACES: [&str; 18] = [
 /// Links [`INTERFACES`].
 pub(super) fn link(linker: &mut Linker<PluginState>) -> wasmtime::Result<()> {
     let l = linker;
-    let cli: for<'a> fn(&'a mut PluginState) -> WasiCliCtxView<'a> =
-        |state| WasiCliCtxView { ctx: state.wasi.cli(), table: &mut state.table };
+    let cli: for<'a> fn(&'a mut PluginState) -> WasiCliCtxView<'a> = |state| {
+        state.count_wasi_calls(1);
+        WasiCliCtxView { ctx: state.wasi.cli(), table: &mut state.table }
+    };
     cli::environment::add_to_linker::<_, WasiCli>(l, cli)?;
     cli::exit::add_to_linker::<_, WasiCli>(l, cli)?;
     cli::stdin::add_to_linker::<_, WasiCli>(l, cli)?;
@@ -54,15 +57,24 @@ pub(super) fn link(linker: &mut Linker<PluginState>) -> wasmtime::Result<()> {
     cli::terminal_stdout::add_to_linker::<_, WasiCli>(l, cli)?;
     cli::terminal_stderr::add_to_linker::<_, WasiCli>(l, cli)?;
 
-    io::error::add_to_linker::<_, Table>(l, |state| &mut state.table)?;
-    io::poll::add_to_linker::<_, Table>(l, |state| &mut state.table)?;
-    io::streams::add_to_linker::<_, Table>(l, |state| &mut state.table)?;
+    // The way to the state is taken at every call, which is where calls are counted.
+    let table: fn(&mut PluginState) -> &mut ResourceTable = |state| {
+        state.count_wasi_calls(1);
+        &mut state.table
+    };
+    io::error::add_to_linker::<_, Table>(l, table)?;
+    io::poll::add_to_linker::<_, Table>(l, table)?;
+    io::streams::add_to_linker::<_, Table>(l, table)?;
 
-    clocks::wall_clock::add_to_linker::<_, HasSelf<PluginState>>(l, |state| state)?;
-    clocks::monotonic_clock::add_to_linker::<_, HasSelf<PluginState>>(l, |state| state)?;
-    random::random::add_to_linker::<_, HasSelf<PluginState>>(l, |state| state)?;
-    random::insecure::add_to_linker::<_, HasSelf<PluginState>>(l, |state| state)?;
-    random::insecure_seed::add_to_linker::<_, HasSelf<PluginState>>(l, |state| state)?;
+    let own: fn(&mut PluginState) -> &mut PluginState = |state| {
+        state.count_wasi_calls(1);
+        state
+    };
+    clocks::wall_clock::add_to_linker::<_, HasSelf<PluginState>>(l, own)?;
+    clocks::monotonic_clock::add_to_linker::<_, HasSelf<PluginState>>(l, own)?;
+    random::random::add_to_linker::<_, HasSelf<PluginState>>(l, own)?;
+    random::insecure::add_to_linker::<_, HasSelf<PluginState>>(l, own)?;
+    random::insecure_seed::add_to_linker::<_, HasSelf<PluginState>>(l, own)?;
     Ok(())
 }
 
@@ -96,7 +108,7 @@ impl Stdio {
     pub fn tail(&self) -> String {
         let buffer = lock(&self.buffer);
         let start = buffer.len().saturating_sub(500);
-        String::from_utf8_lossy(&buffer[start..]).trim().to_owned()
+        tame(String::from_utf8_lossy(&buffer[start..]).trim())
     }
 
     fn keep(&self, bytes: &[u8]) {
@@ -262,8 +274,16 @@ impl Random {
 /// Random bytes that one WASI call may ask for.
 const RANDOM_BYTES: usize = 64 << 10;
 
+impl PluginState {
+    /// A kibibyte of random numbers takes the host as long as a call.
+    fn count_random_bytes(&mut self, count: u64) {
+        self.count_wasi_calls(u32::try_from(count >> 10).unwrap_or(u32::MAX));
+    }
+}
+
 impl random::random::Host for PluginState {
     fn get_random_bytes(&mut self, count: u64) -> wasmtime::Result<Vec<u8>> {
+        self.count_random_bytes(count);
         self.wasi_random.bytes(count, RANDOM_BYTES)
     }
 
@@ -274,6 +294,7 @@ impl random::random::Host for PluginState {
 
 impl random::insecure::Host for PluginState {
     fn get_insecure_random_bytes(&mut self, count: u64) -> wasmtime::Result<Vec<u8>> {
+        self.count_random_bytes(count);
         self.wasi_random.bytes(count, RANDOM_BYTES)
     }
 
