@@ -211,7 +211,7 @@ pub async fn admit(
         let what = format!("has {} bytes, limit {} bytes", bytes.len(), limits.component_bytes);
         return Err(fail(Step::Size, what, "build it for size and strip debug information"));
     }
-    let surface = surface(digest, bytes)?;
+    let surface = surface(digest, bytes).await?;
     check_grants(digest, &surface, grants)?;
 
     let component =
@@ -289,7 +289,7 @@ fn link(component: &Component, surface: &Surface, grants: &Grants) -> wasmtime::
 fn scan(digest: Digest, bytes: &[u8], forbidden: &[String]) -> Result<(), AdmissionError> {
     let found = forbidden.iter().find(|string| {
         let needle = string.as_bytes();
-        needle.len() >= 8 && memmem(bytes, needle)
+        needle.len() >= 8 && memchr::memmem::find(bytes, needle).is_some()
     });
     match found {
         None => Ok(()),
@@ -300,17 +300,4 @@ fn scan(digest: Digest, bytes: &[u8], forbidden: &[String]) -> Result<(), Admiss
             help: "write what holds for every task; a plugin must not know one by name".to_owned(),
         }),
     }
-}
-
-/// Whether `needle` is in `bytes`.
-fn memmem(bytes: &[u8], needle: &[u8]) -> bool {
-    let first = needle[0];
-    let mut rest = bytes;
-    while let Some(at) = rest.iter().position(|byte| *byte == first) {
-        if rest[at..].starts_with(needle) {
-            return true;
-        }
-        rest = &rest[at + 1..];
-    }
-    false
 }

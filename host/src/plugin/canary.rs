@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::admission::{AdmissionError, Linked, Step};
 use super::contract::SETTINGS_SCHEMA;
-use super::fault::PluginFault;
+use super::fault::{PluginFault, spelled};
 use super::grants::Capability;
 use super::instance::{Hidden, Instance, InstanceConfig};
 use super::json::{CallError, call_json};
@@ -33,12 +34,30 @@ pub(super) struct CanaryResult {
 /// Names that a plugin's tool may not take, since the agent loop has them.
 const RESERVED_TOOLS: [&str; 1] = ["bash"];
 const TOOL_NAME_CHARS: usize = 64;
+/// Tools of one plugin: each is called at admission and is in every prompt.
+const TOOLS: usize = 64;
+/// Names, descriptions and schemas of the tools of one plugin, all of which the policy reads.
+const TOOLS_BYTES: usize = 64 << 10;
+/// Wall-clock time of all trial calls of a plugin.
+const TRIAL: Duration = Duration::from_secs(120);
 const SEED: u64 = 0x7a6d_5eed;
 
 /// Calls every exported point in two fresh instances and compares. The second sees another
 /// time of day and other WASI random numbers, unless the plugin asked for `clock` or `random`:
 /// what no input tells must not show in an answer (contract rule 9). `settings` is JSON.
 pub(super) async fn run(linked: &Arc<Linked>, settings: &str) -> Result<CanaryResult, AdmissionError> {
+    match linked.clock.within(TRIAL, trial(linked, settings)).await {
+        Some(result) => result,
+        None => Err(AdmissionError {
+            step: Step::Canary,
+            plugin: linked.digest,
+            what: format!("needed more than {} s for its trial calls", TRIAL.as_secs()),
+            help: "do less in one call; have fewer tools".to_owned(),
+        }),
+    }
+}
+
+async fn trial(linked: &Arc<Linked>, settings: &str) -> Result<CanaryResult, AdmissionError> {
     let digest = linked.digest;
     let fail =
         |step, what: String, help: &str| AdmissionError { step, plugin: digest, what, help: help.to_owned() };
@@ -218,13 +237,29 @@ fn inputs(linked: &Linked, tools: &[ToolDefinition]) -> Vec<(HookPoint, Value)> 
 
 /// What and help for the first tool that is not valid.
 fn check_tools(tools: &[ToolDefinition]) -> Result<(), (String, &'static str)> {
+    if tools.len() > TOOLS {
+        return Err((
+            format!("has {} tools, limit {TOOLS}", tools.len()),
+            "put what belongs together into one tool",
+        ));
+    }
+    let size = |tool: &ToolDefinition| {
+        tool.name.len() + tool.description.len() + tool.input_schema.to_string().len()
+    };
+    let bytes: usize = tools.iter().map(size).sum();
+    if bytes > TOOLS_BYTES {
+        return Err((
+            format!("has {bytes} bytes of tool definitions, limit {TOOLS_BYTES} bytes"),
+            "describe tools in a few sentences; the policy reads them at every turn",
+        ));
+    }
     let mut seen = BTreeSet::new();
     for tool in tools {
         let name = &tool.name;
         let good = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if name.is_empty() || name.len() > TOOL_NAME_CHARS || !name.chars().all(good) {
             return Err((
-                format!("has a tool with the name `{}`", short_text(name)),
+                format!("has a tool with the name `{}`", spelled(name, 80)),
                 "name tools with 1 to 64 letters, digits, `_` and `-`",
             ));
         }
@@ -260,12 +295,5 @@ fn check_tools(tools: &[ToolDefinition]) -> Result<(), (String, &'static str)> {
 }
 
 fn short(value: &Value) -> String {
-    format!("`{}`", short_text(&value.to_string()))
-}
-
-fn short_text(text: &str) -> String {
-    match text.char_indices().nth(80) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+    format!("`{}`", spelled(&value.to_string(), 80))
 }

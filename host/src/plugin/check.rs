@@ -60,7 +60,7 @@ async fn admit_as_asked(
     // An oversized file is refused before it is parsed.
     let grants = match bytes.len() > engine.limits().component_bytes {
         true => Grants::none(),
-        false => contract::surface(Digest::of(bytes), bytes)?.capabilities.into_iter().collect(),
+        false => contract::surface(Digest::of(bytes), bytes).await?.capabilities.into_iter().collect(),
     };
     admit(engine, bytes, &grants, options).await
 }

@@ -43,6 +43,10 @@ impl Default for CompileCaps {
     }
 }
 
+/// Native code of one component, bytes. A few kilobytes of WebAssembly can ask for memory that is
+/// mostly zeros, all of which native code holds.
+const NATIVE_BYTES: u64 = 256 << 20;
+
 /// Compiles `bytes`, or takes what was compiled before; the error is what went wrong, after
 /// "could not be compiled: ".
 pub(super) async fn compile(
@@ -141,6 +145,7 @@ fn in_child(bytes: &[u8], program: &Path, args: &[OsString], caps: CompileCaps) 
         command.pre_exec(move || {
             cap(libc::RLIMIT_CPU, cpu)?;
             cap(libc::RLIMIT_AS, caps.memory_bytes)?;
+            cap(libc::RLIMIT_FSIZE, NATIVE_BYTES)?;
             cap(libc::RLIMIT_CORE, 0)
         });
     }
@@ -169,6 +174,9 @@ fn in_child(bytes: &[u8], program: &Path, args: &[OsString], caps: CompileCaps) 
 fn ended(status: ExitStatus, messages: &Path, caps: CompileCaps) -> String {
     if status.signal() == Some(libc::SIGXCPU) || status.signal() == Some(libc::SIGKILL) {
         return format!("it took longer than {} s", caps.time.as_secs());
+    }
+    if status.signal() == Some(libc::SIGXFSZ) {
+        return format!("it became more than {} MiB of native code", NATIVE_BYTES >> 20);
     }
     let said = fs::read(messages).unwrap_or_default();
     let said = String::from_utf8_lossy(&said);

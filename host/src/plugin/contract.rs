@@ -1,8 +1,10 @@
 //! Do the bytes of a component keep to the contract: what do they export, what do they import?
 
+use tokio::sync::oneshot;
 use wasmparser::{Encoding, Parser, Payload, Validator, WasmFeatures};
 
 use super::admission::{AdmissionError, Step};
+use super::fault::spelled;
 use super::grants::{Capability, Grants};
 use super::points::HookPoint;
 use super::wasi;
@@ -28,12 +30,41 @@ pub(super) struct Surface {
     pub imports: Vec<String>,
 }
 
-/// Parses and validates, then checks every import and export against the contract.
-pub(super) fn surface(digest: Digest, bytes: &[u8]) -> Result<Surface, AdmissionError> {
+/// Levels of components in components.
+const NESTING: usize = 32;
+/// Everything but code, data and custom sections, in bytes. The validator keeps what it reads of
+/// these in memory, many times as large; a Python in a component has some hundred kilobytes.
+const DECLARATIONS: usize = 4 << 20;
+/// Characters of a name or message that an error repeats.
+const SHOWN: usize = 200;
+
+/// Parses and validates, then checks every import and export against the contract. Off the
+/// threads that drive episodes, since megabytes take a while.
+pub(super) async fn surface(digest: Digest, bytes: &[u8]) -> Result<Surface, AdmissionError> {
+    let (bytes, (answer, answered)) = (bytes.to_vec(), oneshot::channel());
+    let reader = std::thread::Builder::new().name("plugin-reader".to_owned());
+    // Nobody may wait any more: then the answer is for nobody.
+    let spawned = reader.spawn(move || drop(answer.send(read_surface(digest, &bytes))));
+    let broke = |why: String| AdmissionError {
+        step: Step::Parse,
+        plugin: digest,
+        what: format!("cannot be read: {why}"),
+        help: "build it again".to_owned(),
+    };
+    spawned.map_err(|error| broke(format!("no thread for the parser: {error}")))?;
+    answered.await.unwrap_or_else(|_| Err(broke("the parser broke down".to_owned())))
+}
+
+fn read_surface(digest: Digest, bytes: &[u8]) -> Result<Surface, AdmissionError> {
     let fail = |step, what: String, help: String| AdmissionError { step, plugin: digest, what, help };
     kind(bytes).map_err(|(what, help)| fail(Step::Parse, what.to_owned(), help.to_owned()))?;
+    shape(bytes).map_err(|(what, help)| fail(Step::Parse, what, help.to_owned()))?;
     Validator::new_with_features(features()).validate_all(bytes).map_err(|error| {
-        let what = format!("is not a valid component: {} (at byte {})", error.message(), error.offset());
+        let what = format!(
+            "is not a valid component: {} (at byte {})",
+            spelled(error.message(), SHOWN),
+            error.offset()
+        );
         fail(Step::Parse, what, "build it again; the file may be cut or use a feature that is off".into())
     })?;
     let (imports, exports) = names(bytes).map_err(|error| {
@@ -48,10 +79,12 @@ pub(super) fn surface(digest: Digest, bytes: &[u8]) -> Result<Surface, Admission
             Some((name, version)) => match HookPoint::named(name) {
                 Some(point) if version == VERSION => surface.exports.push(point),
                 Some(_) => {
+                    let export = spelled(export, SHOWN);
                     let what = format!("exports `{export}`, but the contract is version {VERSION}");
                     return Err(fail(Step::Contract, what, other_version()));
                 }
                 None => {
+                    let export = spelled(export, SHOWN);
                     let what = format!("exports `{export}`, which is no point of the contract");
                     return Err(fail(Step::Contract, what, format!("the points are {}", points())));
                 }
@@ -68,10 +101,12 @@ pub(super) fn surface(digest: Digest, bytes: &[u8]) -> Result<Surface, Admission
             if is_linked_wasi(import) {
                 continue;
             }
-            let what = format!("imports `{import}`, which no plugin gets");
+            let shown = spelled(import, SHOWN);
+            let what = format!("imports `{shown}`, which no plugin gets");
             return Err(fail(Step::Contract, what, instead_of(import)));
         };
         if version != VERSION {
+            let import = spelled(import, SHOWN);
             let what = format!("imports `{import}`, but the contract is version {VERSION}");
             return Err(fail(Step::Contract, what, other_version()));
         }
@@ -79,6 +114,7 @@ pub(super) fn surface(digest: Digest, bytes: &[u8]) -> Result<Surface, Admission
             Ok(capability) => surface.capabilities.push(capability),
             Err(_) if TYPES_ONLY.contains(&name) => {}
             Err(_) => {
+                let import = spelled(import, SHOWN);
                 let what = format!("imports `{import}`, which is no capability of the contract");
                 let help = format!("the capabilities are {}", Grants::all());
                 return Err(fail(Step::Contract, what, help));
@@ -126,6 +162,33 @@ fn kind(bytes: &[u8]) -> Result<(), (&'static str, &'static str)> {
             "is a core module, not a component",
             "build it for the target `wasm32-wasip2`, or let the forge componentise it",
         ));
+    }
+    Ok(())
+}
+
+/// Refuses what no plugin needs and a validator would spend much memory on: what and help.
+fn shape(bytes: &[u8]) -> Result<(), (String, &'static str)> {
+    let (mut depth, mut declared) = (0_usize, 0_usize);
+    for payload in Parser::new(0).parse_all(bytes) {
+        // The validator says better what is wrong.
+        let Ok(payload) = payload else { return Ok(()) };
+        match &payload {
+            Payload::Version { .. } => depth += 1,
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::CodeSectionStart { .. } | Payload::DataSection(_) | Payload::CustomSection(_) => {}
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => {}
+            _ => declared += payload.as_section().map_or(0, |(_, range)| range.len()),
+        }
+        if depth > NESTING {
+            let what = format!("has components in components, more than {NESTING} deep");
+            return Err((what, "a plugin is one component with its modules in it"));
+        }
+        if declared > DECLARATIONS {
+            let what = format!(
+                "has more than {DECLARATIONS} bytes of types, imports, exports and other declarations"
+            );
+            return Err((what, "strip debug information; generated declarations are the usual cause"));
+        }
     }
     Ok(())
 }

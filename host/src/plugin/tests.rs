@@ -167,9 +167,6 @@ async fn faults_in_trial_calls_are_refused_with_numbers() {
     refused(&on_call(NOTHING).pages(2000).build(), expect![[r#"
         the plugin DIGEST failed a trial call of `on-model-call`: it asked for too much memory: 131072000 bytes, limit 67108864 bytes (admission step: canary)
         help: keep less in memory; look for a buffer that only grows"#]]).await;
-    refused(&on_call(NOTHING).start("(loop $l (br $l))").build(), expect![[r#"
-        the plugin DIGEST failed a trial call of `on-model-call`: it ran out of fuel: it used all of its 500000000 units in one call (admission step: canary)
-        help: do less in one call; look for a loop that does not end"#]]).await;
 }
 
 #[tokio::test]
@@ -308,53 +305,6 @@ async fn same_bytes_and_grants_compile_once() {
     assert_eq!(engine.compiled(), 2);
 }
 
-/// Not a test of its own: the child process that the next tests start.
-#[test]
-fn compile_child_process() {
-    let paths: Vec<_> = std::env::args().skip(1).filter(|arg| arg.starts_with('/')).collect();
-    if let [input, output] = &paths[..]
-        && let Err(message) = compile_child(input.as_ref(), output.as_ref())
-    {
-        eprintln!("{message}");
-        std::process::exit(1);
-    }
-}
-
-fn in_child(time: Duration, memory_bytes: u64) -> AdmissionOptions {
-    let args = ["--exact", "plugin::tests::compile_child_process", "--nocapture"];
-    let program = std::env::current_exe().unwrap();
-    let compile_in = CompileIn::Child { program, args: args.map(Into::into).to_vec() };
-    let compile_caps = CompileCaps { time, memory_bytes };
-    AdmissionOptions { compile_in, compile_caps, ..Default::default() }
-}
-
-#[tokio::test]
-async fn component_compiled_in_a_child_runs_here() {
-    let engine = Engine::new(PluginLimits::default()).unwrap();
-    let options = in_child(Duration::from_secs(60), 4 << 30);
-    let admitted = admit(&engine, &notes("from a child"), &Grants::none(), &options).await.unwrap();
-    assert_eq!(admitted.canary()[0].output, json!({"note": "from a child"}));
-}
-
-#[tokio::test]
-async fn compile_bomb_is_stopped() {
-    // Every local is alive through every loop: the work of the compiler is their product.
-    const LOCALS: usize = 20_000;
-    let locals = " i64".repeat(LOCALS);
-    let set: String = (0..LOCALS).map(|n| format!("(local.set {n} (i64.const {n}))")).collect();
-    let loops = "(loop $l (br_if $l (i64.eqz (local.get 0))))".repeat(200);
-    let sum: String =
-        (1..LOCALS).map(|n| format!("(local.set 0 (i64.add (local.get 0) (local.get {n})))")).collect();
-    let guest = Guest::new().on(HookPoint::OnModelCall, NOTHING);
-    let bytes = guest.start(&format!("(local{locals}) {set} {loops} {sum}")).build();
-    let options = in_child(Duration::from_secs(4), 4 << 30);
-    let error = admit(engine(), &bytes, &Grants::none(), &options).await.err().unwrap();
-    expect![[r#"
-        the plugin DIGEST could not be compiled: it took longer than 4 s (admission step: compile)
-        help: make functions smaller and fewer; generated code is the usual cause"#]]
-    .assert_eq(&error.to_string().replace(&error.plugin.short(), "DIGEST"));
-}
-
 #[tokio::test]
 async fn capabilities_do_what_the_contract_says() {
     // Virtual time, logged and shown as a length.
@@ -407,7 +357,7 @@ async fn capabilities_do_what_the_contract_says() {
         say(0, "(i32.load (i32.const 164))", "(i32.load (i32.const 168))")
     );
     let guest = guest.on(HookPoint::OnModelCall, &body);
-    expect![[r#"{"note":"the state would hold 300003 bytes, limit 262144 bytes"} []"#]]
+    expect![[r#"{"note":"the state would hold 300067 bytes, limit 262144 bytes"} []"#]]
         .assert_eq(&note(&guest, how()).await);
 
     // The workspace: here there is none, and the error says which file.
