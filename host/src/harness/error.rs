@@ -18,6 +18,10 @@ pub enum HarnessError {
         "the harness is written for `{found}`, this host speaks `{CONTRACT}`\nhelp: use a host of that version, or build the plugins against `{CONTRACT}` and say so in `contract`"
     )]
     Contract { found: String },
+    #[error(
+        "a plugin of the harness is named `{name}`\nhelp: name plugins with 1 to 64 of the letters a to z, digits and `-`"
+    )]
+    Name { name: String },
     #[error("two plugins of the harness are named `{name}`\nhelp: give every plugin a name of its own")]
     DuplicateName { name: String },
     #[error("the plugin `{name}` of the harness has an unknown grant `{grant}`\nhelp: the grants are {all}", all = crate::plugin::Grants::all())]

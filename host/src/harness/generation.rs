@@ -71,6 +71,9 @@ impl Generation {
         }
         let mut names = BTreeSet::new();
         for entry in &manifest.plugins {
+            if !is_name(&entry.name) {
+                return Err(HarnessError::Name { name: entry.name.escape_default().to_string() });
+            }
             if !names.insert(&entry.name) {
                 return Err(HarnessError::DuplicateName { name: entry.name.clone() });
             }
@@ -126,6 +129,12 @@ impl Generation {
     pub(super) fn with(&self, point: HookPoint) -> Arc<[usize]> {
         self.with[point as usize].clone()
     }
+}
+
+/// Whether a plugin may have this name: only what cannot be taken for another name by a reader.
+fn is_name(name: &str) -> bool {
+    let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=64).contains(&name.len()) && name.bytes().all(good)
 }
 
 /// The current generation of a running host.

@@ -32,7 +32,7 @@ pub struct HarnessManifest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PluginEntry {
-    /// For people; unique in the manifest.
+    /// For people; unique in the manifest. Letters a to z, digits and `-`, at most 64.
     pub name: String,
     pub digest: Digest,
     /// Capability interfaces that it may import, such as `workspace-read`.

@@ -145,7 +145,7 @@ async fn rule_1_first_refusal_ends_the_chain_and_observers_still_run() {
     let defer = guest.on(HookPoint::OnSubmit, &defer).build();
     let stop = on(HookPoint::OnModelCall, 1, "no hope");
     let mut hooks_ =
-        hooks(&[("watch", &observer()), ("stop", &stop), ("defer", &defer), ("stop 2", &stop)]).await;
+        hooks(&[("watch", &observer()), ("stop", &stop), ("defer", &defer), ("stop-2", &stop)]).await;
     let submission =
         Submission { patch: patch(PatchSource::Submitted, 9), work_tree: WorkTree::default(), deferrals: 1 };
     let effect = hooks_.on_submit(&at(4), &submission).await;
@@ -458,6 +458,16 @@ async fn harness_that_cannot_be_built_says_why() {
         expect![[r#"
         two plugins of the harness are named `a`
         help: give every plugin a name of its own"#]],
+    )
+    .await;
+
+    // Latin "rescue" and the same with a Cyrillic letter in it.
+    refused(
+        &blobs,
+        manifest(&blobs, &[("rescue", &note), ("r\u{435}scue", &note)]),
+        expect![[r#"
+        a plugin of the harness is named `r\u{435}scue`
+        help: name plugins with 1 to 64 of the letters a to z, digits and `-`"#]],
     )
     .await;
 
