@@ -3,6 +3,8 @@
 mod cut;
 mod effects;
 mod error;
+#[cfg(test)]
+mod fuzz;
 mod generation;
 mod hooks;
 mod manifest;

@@ -2,6 +2,8 @@
 
 mod admission;
 mod bindings;
+#[cfg(test)]
+mod bombs;
 mod canary;
 mod capabilities;
 mod check;
@@ -13,7 +15,11 @@ mod engine;
 #[cfg(test)]
 mod engine_tests;
 mod fault;
+#[cfg(test)]
+mod fuzz;
 mod grants;
+#[cfg(test)]
+mod hostile;
 mod instance;
 mod json;
 mod limits;

@@ -25,6 +25,12 @@ pub(crate) struct Guest {
     next: u32,
     pages: u32,
     start: String,
+    /// Bodies of `cabi_post_`, by the name of the function that they belong to.
+    post_returns: Vec<(String, String)>,
+    /// Put before the allocation in `cabi_realloc`; the size is `local.get 3`.
+    realloc: String,
+    /// More items of the module.
+    items: String,
 }
 
 impl Guest {
@@ -38,6 +44,9 @@ impl Guest {
             next: 4096,
             pages: 32,
             start: String::new(),
+            post_returns: Vec::new(),
+            realloc: String::new(),
+            items: String::new(),
         }
     }
 
@@ -108,6 +117,24 @@ impl Guest {
     /// What runs at instantiation.
     pub fn start(mut self, body: &str) -> Self {
         self.start = format!("(func $start {body})\n(start $start)");
+        self
+    }
+
+    /// What runs after the host has read the result of `point`, whose address is `local.get 0`.
+    pub fn post_return(mut self, point: HookPoint, body: &str) -> Self {
+        self.post_returns.push((point.name().to_owned(), body.to_owned()));
+        self
+    }
+
+    /// What runs first when the host asks for room; the size is `local.get 3`.
+    pub fn realloc(mut self, body: &str) -> Self {
+        self.realloc = body.to_owned();
+        self
+    }
+
+    /// Functions, tables and globals of the core module, in the text format.
+    pub fn items(mut self, items: &str) -> Self {
+        self.items.push_str(items);
         self
     }
 
@@ -186,27 +213,40 @@ impl Guest {
                     types(&signature.results),
                 )
                 .unwrap();
+                if let Some((_, body)) = self.post_returns.iter().find(|(of, _)| of == name) {
+                    writeln!(
+                        functions,
+                        "(func (export \"cabi_post_{interface}#{name}\") (param{}) {body})",
+                        types(&signature.results)
+                    )
+                    .unwrap();
+                }
             }
         }
         format!(
             r#"(module
             {imports}
             (memory (export "memory") {pages})
-            (global $heap (mut i32) (i32.const 131072))
+            (global $heap (mut i32) (i32.const {heap}))
             (global $count (mut i32) (i32.const 0))
             {data}
             (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (local $at i32)
+                {realloc}
                 (local.set $at (i32.and
                     (i32.add (global.get $heap) (i32.sub (local.get 2) (i32.const 1)))
                     (i32.sub (i32.const 0) (local.get 2))))
                 (global.set $heap (i32.add (local.get $at) (local.get 3)))
                 (local.get $at))
             {start}
+            {items}
             {functions})"#,
             imports = self.imports,
             pages = self.pages,
+            heap = self.next.max(131_072),
             data = self.data,
             start = self.start,
+            realloc = self.realloc,
+            items = self.items,
         )
     }
 }
@@ -276,6 +316,16 @@ pub(crate) const LOOP: &str = "(loop $l (br $l)) (unreachable)";
 /// Takes memory until there is no more.
 pub(crate) const GROW: &str =
     "(loop $l (br_if $l (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) (unreachable)";
+
+/// How a property is tried: `cases` times, or as often as `PROPTEST_CASES` says. The cases kept
+/// in `host/proptest-regressions/` come first. `file` is `file!()`.
+pub(crate) fn tries(cases: u32, file: &'static str) -> proptest::test_runner::TestRunner {
+    let mut config = proptest::test_runner::Config { source_file: Some(file), ..Default::default() };
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = cases;
+    }
+    proptest::test_runner::TestRunner::new(config)
+}
 
 /// A hook on model calls with a fixed note.
 pub(crate) fn notes(text: &str) -> Vec<u8> {
