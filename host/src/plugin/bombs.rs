@@ -336,6 +336,13 @@ async fn names_that_only_look_right_are_refused() {
         help: put what belongs together into one tool"#]],
     )
     .await;
+    // Each of these becomes megabytes when it is compiled.
+    let bombs: Vec<_> = (0..90).map(|n| format!("\"\\\\w{{{}}}\": {{}}", 300 + n)).collect();
+    let bombs =
+        format!("{{\"type\": \"object\", \"anyOf\": [{{\"patternProperties\": {{{}}}}}]}}", bombs.join(", "));
+    refused("a schema of 90 regular expressions", &tools(&[("t", "A tool.", &bombs)]), expect![[r#"
+        the plugin DIGEST has a tool `t` with a wrong input schema: it has 90 regular expressions, limit 8 (admission step: tools)
+        help: write a JSON Schema; models read it before they call the tool"#]]).await;
     let long = "x".repeat(70_000);
     refused(
         "a description of 70 kB",

@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 /// Size of a schema. It is the plugin's text, and the host walks it.
 const SCHEMA_BYTES: usize = 64 << 10;
 
+/// Regular expressions of a schema. A few letters can compile to ten megabytes.
+const PATTERNS: usize = 8;
+
 /// The schema that a plugin declares for its settings (JSON Schema, draft 2020-12 if it names
 /// none).
 pub struct SettingsSchema {
@@ -81,6 +84,12 @@ pub(super) fn check_schema(schema: &Value) -> Result<(), String> {
 
 fn compile(schema: &Value) -> Result<(Schemas, SchemaIndex), String> {
     const NAME: &str = "schema:///plugin";
+    match patterns(schema) {
+        count if count > PATTERNS => {
+            return Err(format!("has {count} regular expressions, limit {PATTERNS}"));
+        }
+        _ => {}
+    }
     let mut schemas = Schemas::new();
     let mut compiler = Compiler::new();
     compiler.use_loader(Box::new(NoLoader));
@@ -111,6 +120,22 @@ fn reference(value: &Value) -> Option<&str> {
         }),
         Value::Array(items) => items.iter().find_map(reference),
         _ => None,
+    }
+}
+
+/// How many regular expressions are in `value`, read as a schema.
+fn patterns(value: &Value) -> usize {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, value)| match (key.as_str(), value) {
+                ("pattern", _) => 1 + patterns(value),
+                ("patternProperties", Value::Object(inner)) => inner.len() + patterns(value),
+                _ => patterns(value),
+            })
+            .sum(),
+        Value::Array(items) => items.iter().map(patterns).sum(),
+        _ => 0,
     }
 }
 
