@@ -20,6 +20,8 @@ mod fuzz;
 mod grants;
 #[cfg(test)]
 mod hostile;
+#[cfg(test)]
+mod hostile_values;
 mod instance;
 mod json;
 mod limits;
