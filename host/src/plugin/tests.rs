@@ -80,6 +80,14 @@ async fn what_is_no_component_is_refused_by_name() {
     .await;
 }
 
+/// The engine has several memories on for code of its own; a guest must not.
+#[tokio::test]
+async fn second_memory_of_a_module_is_refused() {
+    let bytes = wat::parse_str("(component (core module (memory 1) (memory 1)))").unwrap();
+    let error = refusal(engine(), &bytes, &Grants::none()).await;
+    assert!(error.contains("is not a valid component: multiple memories"), "{error}");
+}
+
 #[tokio::test]
 async fn too_large_component_is_refused_before_it_is_parsed() {
     let limits = PluginLimits { component_bytes: 100, ..PluginLimits::default() };
