@@ -99,7 +99,8 @@ pub(super) struct Linked {
     pub ready: Ready,
     /// For when all prepared places are taken; made then. None if `ready` starts on demand.
     overflow: OnceLock<Option<Ready>>,
-    engine: Engine,
+    /// Not the whole engine, which keeps what was admitted last and would never end.
+    on_demand: wasmtime::Engine,
 }
 
 /// Imports checked and exports found, once for all instances.
@@ -116,7 +117,7 @@ impl Linked {
     /// What to start on demand when no place is free.
     pub fn overflow(&self) -> Option<&Ready> {
         let make = || -> wasmtime::Result<Option<Ready>> {
-            let Some(component) = for_overflow(&self.engine, self.ready.pre.component())? else {
+            let Some(component) = for_overflow(&self.on_demand, self.ready.pre.component())? else {
                 return Ok(None);
             };
             link(&component, &self.surface, &self.grants).map(Some)
@@ -238,7 +239,7 @@ pub async fn admit(
         meters: Meters::new(),
         ready,
         overflow: OnceLock::new(),
-        engine: engine.clone(),
+        on_demand: engine.on_demand().clone(),
     });
     let settings = canary::settings_schema(&linked).await?;
     let sample = settings.as_ref().map_or("{}".to_owned(), |schema| schema.sample().to_string());

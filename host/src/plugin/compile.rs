@@ -110,13 +110,16 @@ fn load(engine: &Engine, native: &[u8]) -> Result<Component, String> {
 }
 
 /// The same component to start on demand; none if it does so already.
-pub(super) fn for_overflow(engine: &Engine, component: &Component) -> wasmtime::Result<Option<Component>> {
-    if wasmtime::Engine::same(component.engine(), engine.on_demand()) {
+pub(super) fn for_overflow(
+    on_demand: &wasmtime::Engine,
+    component: &Component,
+) -> wasmtime::Result<Option<Component>> {
+    if wasmtime::Engine::same(component.engine(), on_demand) {
         return Ok(None);
     }
     let native = component.serialize()?;
     // SAFETY: the engine itself just wrote these bytes.
-    unsafe { Component::deserialize(engine.on_demand(), native) }.map(Some)
+    unsafe { Component::deserialize(on_demand, native) }.map(Some)
 }
 
 /// The work of the child process: reads a component from `input`, writes native code to

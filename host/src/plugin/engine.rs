@@ -225,3 +225,21 @@ const KEEP_RESIDENT: usize = 64 << 10;
 pub(super) fn is_full(error: &wasmtime::Error) -> bool {
     error.is::<PoolConcurrencyLimitError>()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testkit::notes;
+    use super::super::{AdmissionOptions, admit};
+    use super::*;
+
+    #[tokio::test]
+    async fn an_engine_ends_with_its_last_user_although_it_keeps_what_was_admitted() {
+        let engine = Engine::new(PluginLimits::default()).unwrap();
+        let inner = Arc::downgrade(&engine.0);
+        let options = AdmissionOptions::default();
+        drop(admit(&engine, &notes("kept"), &Grants::none(), &options).await.unwrap());
+        assert_eq!(inner.strong_count(), 1);
+        drop(engine);
+        assert_eq!(inner.strong_count(), 0);
+    }
+}
