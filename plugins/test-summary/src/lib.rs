@@ -112,22 +112,24 @@ fn pytest(lines: &[&str]) -> Vec<Failure> {
             let end =
                 lines[at + 1..].iter().position(|line| title(line).is_some() || line.starts_with("==="));
             let end = end.map_or(lines.len(), |end| at + 1 + end);
-            let error = lines[at..end].iter().rev().find(|line| line.starts_with("E  "));
-            let error = error.map_or("", |line| line[1..].trim());
+            // The first line of the last error; its message may go on.
+            let is_error = |line: &&str| line.starts_with("E  ");
+            let last = lines[at..end].iter().rposition(|line| is_error(&line)).map_or(at, |last| at + last);
+            let above = lines[at..=last].iter().rev().take_while(|line| is_error(line)).count();
+            let error =
+                lines.get(last + 1 - above.max(1)).filter(|line| is_error(line)).map_or("", |line| line[1..].trim());
             found.push(Failure { name, error: error.to_owned(), report: (at + 1, end) });
         } else if let Some(rest) = line.strip_prefix("FAILED ").or_else(|| line.strip_prefix("ERROR ")) {
             let (name, error) = rest.split_once(" - ").unwrap_or((rest, ""));
             if !name.contains("::") && !name.ends_with(".py") {
                 continue;
             }
-            let own = name.rsplit("::").next().unwrap_or(name);
-            let same = |failure: &&mut Failure| {
-                failure.name.rsplit('.').next() == Some(own) || failure.name.ends_with(name)
-            };
+            let own = name.split("::").skip(1).collect::<Vec<_>>().join(".");
+            let same = |failure: &&mut Failure| failure.name == own || failure.name.ends_with(name);
             match found.iter_mut().find(same) {
                 Some(known) => {
                     known.name = name.to_owned();
-                    if known.error.is_empty() {
+                    if !error.is_empty() {
                         known.error = error.to_owned();
                     }
                 }
@@ -152,13 +154,10 @@ fn unittest(lines: &[&str]) -> Vec<Failure> {
         }
         let is_end = |line: &&str| line.starts_with("=====") || line.starts_with("Ran ");
         let end = lines[at + 1..].iter().position(is_end).map_or(lines.len(), |end| at + 1 + end);
-        let report: Vec<&&str> = lines[at + 1..end]
-            .iter()
-            .filter(|line| !line.trim().is_empty() && !line.starts_with("-----"))
-            .collect();
-        // A message may go on for lines; the error itself begins at the margin.
-        let error = report.iter().rev().find(|line| !line.starts_with([' ', '\t']) && line.contains(':'));
-        let error = error.or(report.last()).map_or("", |line| line);
+        // The first line at the margin after the last place names the error; its message may go on.
+        let place = lines[at..end].iter().rposition(|line| line.starts_with("  File ")).unwrap_or(1);
+        let error = lines[at + place + 1..end].iter().find(|line| !line.is_empty() && !line.starts_with(' '));
+        let error = error.map_or("", |line| line);
         found.push(Failure { name: (*name).to_owned(), error: error.to_owned(), report: (at + 1, end) });
     }
     found
@@ -233,12 +232,12 @@ mod tests {
     #[test]
     fn each_runner_is_read() {
         check(
-            "=== FAILURES ===\n____ TestA.test_x ____\n    def test_x():\n>       assert 1 == 2\nE       assert 1 == 2\n\na.py:3: AssertionError\n____ test_y ____\nE   ValueError: no\n=== short test summary info ===\nFAILED tests/a.py::TestA::test_x - assert 1 == 2\nFAILED tests/a.py::test_y - ValueError: no\n== 2 failed, 1 passed in 0.1s ==\n",
-            &[("tests/a.py::TestA::test_x", "assert 1 == 2"), ("tests/a.py::test_y", "ValueError: no")],
+            "=== FAILURES ===\n____ TestA.test_x ____\n    def test_x():\n>       assert 1 == 2\nE       AssertionError: no\nE       more: text\n\na.py:3: AssertionError\n____ test_y ____\nE   ValueError: no\n=== short test summary info ===\nFAILED tests/a.py::TestA::test_x\nFAILED tests/a.py::test_y - ValueError: no\n== 2 failed, 1 passed in 0.1s ==\n",
+            &[("tests/a.py::TestA::test_x", "AssertionError: no"), ("tests/a.py::test_y", "ValueError: no")],
         );
         check("ERROR tests/b.py - ImportError: x\n", &[("tests/b.py", "ImportError: x")]);
         check(
-            "F.\n======\nFAIL: test_x (t.A.test_x)\n------\nTraceback (most recent call last):\n  File \"t.py\", line 3\n    self.assertEqual(1, 2)\nAssertionError: 1 != 2\n\n------\nRan 2 tests in 0.0s\n\nFAILED (failures=1)\n",
+            "F.\n======\nFAIL: test_x (t.A.test_x)\n------\nTraceback (most recent call last):\n  File \"t.py\", line 3\n    self.assertEqual(1, 2)\nAssertionError: 1 != 2\n- a\n+ b\n : see: x\n\n------\nRan 2 tests in 0.0s\n\nFAILED (failures=1)\n",
             &[("test_x (t.A.test_x)", "AssertionError: 1 != 2")],
         );
         check(
@@ -259,12 +258,12 @@ mod tests {
     #[test]
     fn the_first_report_and_the_last_line_are_shown() {
         let noise = "collecting\n".repeat(MIN_LINES);
-        let report = "E   line\n".repeat(30);
+        let report = "    line\n".repeat(30);
         let text = format!(
             "exit code 1\n{noise}____ test_x ____\n{report}E   ValueError: no\n==== 1 failed in 0.1s ====\n"
         );
         let summary = summary(&text).unwrap();
-        assert!(summary.starts_with("exit code 1\n[summed up: 1 failed test, 74 lines of output]\n- test_x: ValueError: no\n[report of test_x, its end:]\nE   line\n"), "{summary}");
+        assert!(summary.starts_with("exit code 1\n[summed up: 1 failed test, 74 lines of output]\n- test_x: ValueError: no\n[report of test_x, its end:]\n    line\n"), "{summary}");
         assert!(summary.ends_with("E   ValueError: no\n[the runner says: 1 failed in 0.1s]\n[to see another report, run that test alone]"), "{summary}");
         assert_eq!(summary.lines().count(), 4 + FIRST_LINES + 2);
     }
