@@ -12,6 +12,8 @@ use tandem_plugin::*;
 
 /// Files of one call that are looked at.
 const MAX_FILES: usize = 6; // parameter
+/// Words of one call that are tried as names of files.
+const MAX_NAMES: usize = 40; // parameter
 /// Watch line endings.
 const LINE_ENDINGS: bool = true; // parameter
 /// Watch the byte order mark.
@@ -26,12 +28,11 @@ pub struct Plugin;
 
 impl OnToolCall for Plugin {
     fn on_tool_call(_context: Context, call: ToolCall) -> Option<ToolCallEffect> {
-        let mut before = String::new();
-        for path in named(&call).iter().take(MAX_FILES) {
-            if let Some(traits) = workspace::read(path).ok().and_then(|bytes| Traits::of(&bytes)) {
-                before.push_str(&format!("{path}\t{}\n", traits.code()));
-            }
-        }
+        // Most words with a dot in a script are no files.
+        let traits = |path: &String| workspace::read(path).ok().and_then(|bytes| Traits::of(&bytes));
+        let names = named(&call);
+        let files = names.iter().filter_map(|path| Some((path, traits(path)?))).take(MAX_FILES);
+        let before: String = files.map(|(path, traits)| format!("{path}\t{}\n", traits.code())).collect();
         // Paths of one command are far below the cap.
         let _ = state::set(KEY, before.as_bytes());
         None
@@ -176,13 +177,16 @@ fn named(call: &ToolCall) -> Vec<String> {
     if shell::commands(&command).iter().all(reads_only) {
         return Vec::new();
     }
-    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
+    let is_part = |c: char| !c.is_ascii() || c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
     let mut paths: Vec<String> = Vec::new();
     for word in command.split(|c| !is_part(c)) {
         let path =
             word.strip_prefix("/workspace/").unwrap_or(word).trim_start_matches("./").trim_end_matches('.');
         let looks_like_path =
             path.contains('.') && !path.starts_with(['/', '-', '.']) && !path.contains("..");
+        if paths.len() >= MAX_NAMES {
+            break;
+        }
         if looks_like_path && path.len() < 200 && !paths.iter().any(|known| known == path) {
             paths.push(path.to_owned());
         }
@@ -235,6 +239,10 @@ mod tests {
         check("cat a.py", &[]);
         check("cat a.py > b.py", &["a.py", "b.py"]);
         check("git diff a.py", &[]);
+        let script: String = (0..9_000).map(|at| format!("self.x{at}\n")).collect();
+        let arguments = format!("{{\"command\":{}}}", json::quote(&format!("python3 - <<'E'\n{script}E")));
+        let call = ToolCall { id: "1".into(), name: "bash".into(), arguments };
+        assert_eq!(named(&call).len(), MAX_NAMES);
         check("ls", &[]);
     }
 }

@@ -88,7 +88,8 @@ fn blocks(text: &str) -> Vec<Block> {
                 block.body.push('\n');
             }
             (None, Some(tag)) => {
-                open = Some(Block { tag: tag.trim().to_lowercase(), body: String::new(), closed: false });
+                open =
+                    Some(Block { tag: tag.trim().to_ascii_lowercase(), body: String::new(), closed: false });
             }
             (None, None) => {}
         }
@@ -124,7 +125,7 @@ fn prompted(text: &str) -> Option<String> {
 }
 
 fn says_done(text: &str) -> bool {
-    let lower = text.to_lowercase();
+    let lower = text.to_ascii_lowercase();
     [
         "is fixed",
         "is done",

@@ -151,7 +151,7 @@ fn written_by(command: &str) -> Vec<String> {
     if !commands.iter().any(writes) {
         return Vec::new();
     }
-    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
+    let is_part = |c: char| !c.is_ascii() || c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
     let mut paths: Vec<String> = Vec::new();
     for word in command.split(|c| !is_part(c)) {
         let path = word.trim_start_matches("/workspace/").trim_start_matches("./").trim_end_matches('.');

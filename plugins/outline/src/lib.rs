@@ -219,9 +219,9 @@ fn defines(language: Language, line: &str) -> bool {
 fn is_method(line: &str) -> bool {
     let Some((head, _)) = line.split_once('(') else { return false };
     let name = head.rsplit(' ').next().unwrap_or(head).trim_start_matches(['#', '*']);
-    let words = head
-        .split(' ')
-        .all(|word| word.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '$' | '#' | '*')));
+    let words = head.split(' ').all(|word| {
+        word.chars().all(|c| !c.is_ascii() || c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '#' | '*'))
+    });
     let statement = ["if", "for", "while", "switch", "catch", "return", "function", "new", "await", "super"];
     line.ends_with('{') && words && !name.is_empty() && !head.split(' ').any(|word| statement.contains(&word))
 }

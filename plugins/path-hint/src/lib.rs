@@ -154,7 +154,7 @@ fn same_name(name: &str) -> Vec<String> {
 /// How alike two names are, in percent: the Dice coefficient of their pairs of characters.
 fn likeness(one: &str, other: &str) -> usize {
     let pairs = |text: &str| -> Vec<(char, char)> {
-        let text = text.to_lowercase();
+        let text = text.to_ascii_lowercase();
         text.chars().zip(text.chars().skip(1)).collect()
     };
     let (one, mut other) = (pairs(one), pairs(other));

@@ -159,10 +159,10 @@ fn nothing(request: &Request) -> String {
             && find(request, other).is_ok_and(|hits| hits.iter().any(|hit| request.covers(&hit.path)))
     };
     let name = text
-        .split(|c: char| !c.is_alphanumeric() && c != '_')
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .max_by_key(|part| part.len())
         .unwrap_or_default();
-    let mut others = vec![text.to_lowercase(), text.to_uppercase()];
+    let mut others = vec![text.to_ascii_lowercase(), text.to_ascii_uppercase()];
     if name.len() >= 3 {
         others.push(name.to_owned());
     }

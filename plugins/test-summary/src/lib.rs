@@ -116,8 +116,10 @@ fn pytest(lines: &[&str]) -> Vec<Failure> {
             let is_error = |line: &&str| line.starts_with("E  ");
             let last = lines[at..end].iter().rposition(|line| is_error(&line)).map_or(at, |last| at + last);
             let above = lines[at..=last].iter().rev().take_while(|line| is_error(line)).count();
-            let error =
-                lines.get(last + 1 - above.max(1)).filter(|line| is_error(line)).map_or("", |line| line[1..].trim());
+            let error = lines
+                .get(last + 1 - above.max(1))
+                .filter(|line| is_error(line))
+                .map_or("", |line| line[1..].trim());
             found.push(Failure { name, error: error.to_owned(), report: (at + 1, end) });
         } else if let Some(rest) = line.strip_prefix("FAILED ").or_else(|| line.strip_prefix("ERROR ")) {
             let (name, error) = rest.split_once(" - ").unwrap_or((rest, ""));
