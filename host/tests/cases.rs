@@ -3,11 +3,16 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock, OnceLock};
 
+use tandem_host::agent::{Cancel, EpisodeSpec, Outcome, run_episode};
 use tandem_host::cases::{Cases, run_cases};
-use tandem_host::forge::{Forge, ForgeConfig, Source};
+use tandem_host::forge::{Built, Forge, ForgeConfig, Source};
+use tandem_host::harness::{Generation, Generations, HarnessManifest, PluginEntry};
 use tandem_host::plugin::{AdmissionOptions, Engine, Grants, PluginLimits, admit};
+use tandem_host::policy::{Sampling, ScriptedPolicy};
+use tandem_host::store::BlobStore;
+use tandem_host::task::Task;
 use tandem_host::workspace::WorkspaceConfig;
 
 /// Cases that a plugin has at least, of each kind: it fires, it stays silent.
@@ -22,6 +27,19 @@ static FORGE: LazyLock<Forge> = LazyLock::new(|| {
     Forge::new(ForgeConfig::new(cache)).unwrap_or_else(|error| panic!("{error}"))
 });
 
+/// Each component is built once for all tests.
+fn built(name: &str) -> Arc<Built> {
+    static BUILT: LazyLock<Vec<OnceLock<Arc<Built>>>> =
+        LazyLock::new(|| NAMES.iter().map(|_| OnceLock::new()).collect());
+    let at = NAMES.iter().position(|known| *known == name).unwrap();
+    let build = || {
+        let text = std::fs::read_to_string(plugins().join(name).join("src/lib.rs")).unwrap();
+        let built = FORGE.build(&Source::File { name: format!("{name}.rs"), text });
+        Arc::new(built.unwrap_or_else(|error| panic!("{name}: {error}")))
+    };
+    BUILT[at].get_or_init(build).clone()
+}
+
 fn plugins() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugins")
 }
@@ -33,9 +51,7 @@ async fn check(name: &str) {
     let silent = cases.cases.len() - fires;
     assert!(fires >= AT_LEAST && silent >= AT_LEAST, "{name}: {fires} cases fire, {silent} are silent");
 
-    let text = std::fs::read_to_string(folder.join("src/lib.rs")).unwrap();
-    let source = Source::File { name: format!("{name}.rs"), text };
-    let built = FORGE.build(&source).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let built = built(name);
     println!("{name}: {} bytes", built.component.len());
     assert!(built.component.len() <= MAX_BYTES, "{name}: {} bytes", built.component.len());
     let grants = cases.grants.clone().unwrap_or_else(|| panic!("{name}: its cases name no grants"));
@@ -92,4 +108,62 @@ fn no_plugin_is_without_cases() {
         .collect();
     let listed: BTreeSet<String> = NAMES.iter().map(|name| (*name).to_owned()).collect();
     assert_eq!(found, listed);
+}
+
+/// All plugins in one harness, and an episode that gives six of them reason to act.
+#[tokio::test]
+async fn all_plugins_serve_one_episode_without_a_fault() {
+    let store = tempfile::tempdir().unwrap();
+    let blobs = BlobStore::open(store.path()).unwrap();
+    let mut manifest = HarnessManifest::bare();
+    for name in NAMES {
+        let built = built(name);
+        let digest = blobs.put(&built.component).unwrap();
+        let (name, settings) = ((*name).to_owned(), serde_json::Map::new());
+        manifest.plugins.push(PluginEntry { name, digest, grants: built.grants.clone(), settings });
+    }
+    let generation =
+        Generation::build(&ENGINE, manifest, &blobs).await.unwrap_or_else(|error| panic!("{error}"));
+
+    let submit = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git diff";
+    let bash = |command: &str| format!("```bash\n{command}\n```");
+    let replies = vec![
+        bash("cat src/calc.py"),
+        bash("vim calc.py"),
+        "```sh\nls\n```".to_owned(),
+        bash("sed -i 's/left - right/(left + right/' calc.py"),
+        bash("seq 1 200"),
+        bash("sed -i 's/(left + right/left + right/' calc.py"),
+        bash(submit),
+        bash("python3 -c 'import calc; print(calc.add(2, 3))'"),
+        bash(submit),
+    ];
+    let policy = ScriptedPolicy::new(move |_| replies.clone());
+    let task = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tasks/add");
+    let spec = EpisodeSpec {
+        id: "e1".into(),
+        group: "g1".into(),
+        task: Arc::new(Task::load(&task).unwrap()),
+        seed: 7,
+        sampling: Sampling::default(),
+        skill: None,
+    };
+    let lease = Generations::new(generation).lease();
+    let record =
+        run_episode(&spec, &policy, &lease, &WorkspaceConfig::default(), &Cancel::new()).await.unwrap();
+    assert_eq!(record.faults, []);
+    let effects: Vec<_> =
+        record.effects.iter().map(|effect| (effect.turn, effect.name.as_str(), effect.kind.name())).collect();
+    assert_eq!(
+        effects,
+        [
+            (1, "path-hint", "annotate"),
+            (2, "interactive-guard", "refuse"),
+            (3, "format-help", "replace"),
+            (4, "lint-after-edit", "annotate"),
+            (5, "fold-output", "replace"),
+            (7, "remind-tests", "defer"),
+        ]
+    );
+    assert_eq!(record.outcome, Outcome::Solved);
 }
