@@ -6,6 +6,8 @@ mod commands;
 mod gate;
 mod signals;
 mod symptoms;
+#[cfg(test)]
+mod testkit;
 
 pub use catalog::{Catalog, Proposal};
 pub use gate::{ArmCounts, GateConfig, GateReport, PairedTask, PairedTest, Verdict};

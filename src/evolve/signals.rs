@@ -170,7 +170,7 @@ pub fn diagnose<'a>(records: impl IntoIterator<Item = &'a EpisodeRecord>) -> Dia
 
 #[cfg(test)]
 mod tests {
-    use super::super::symptoms::testkit::episode;
+    use super::super::testkit::episode;
     use super::*;
 
     #[test]

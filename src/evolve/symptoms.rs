@@ -217,64 +217,11 @@ fn edits_a_file(command: &str) -> bool {
     ["sed -i", "patch ", "git apply", "> ", "tee "].iter().any(|mark| command.contains(mark))
 }
 
-/// Records for tests.
-#[cfg(test)]
-pub(super) mod testkit {
-    use tandem_host::agent::{CallRecord, Exit, Outcome, TurnRecord};
-    use tandem_host::harness::{PatchSource, ToolResult, WorkTree};
-    use tandem_host::policy::{Message, Role};
-    use tandem_host::store::Digest;
-
-    use super::*;
-
-    pub(in crate::evolve) fn episode(task: &str) -> EpisodeRecord {
-        EpisodeRecord {
-            id: "e".into(),
-            task: task.into(),
-            seed: 0,
-            policy: "p".into(),
-            policy_version: 0,
-            harness: Digest::of(b"h"),
-            turns: vec![turn("ls", "", Some(0))],
-            segments: vec![],
-            effects: vec![],
-            faults: vec![],
-            exit: Exit::Submitted,
-            patch_source: Some(PatchSource::Submitted),
-            patch: b"diff --git a/m.py b/m.py\n".to_vec(),
-            work_tree: WorkTree { changed: vec!["m.py".into()], untracked: vec![] },
-            submitted_applies: Some(true),
-            outcome: Outcome::Unsolved,
-            seconds: 0.0,
-        }
-    }
-
-    pub(in crate::evolve) fn turn(command: &str, text: &str, exit_code: Option<i32>) -> TurnRecord {
-        TurnRecord {
-            input: vec![],
-            reply: Message::new(Role::Assistant, ""),
-            policy_version: 0,
-            sampled_tokens: 1,
-            calls: vec![CallRecord {
-                name: "bash".into(),
-                arguments: serde_json::json!({ "command": command }),
-                result: ToolResult {
-                    status: if exit_code.is_none() { ToolStatus::TimedOut } else { ToolStatus::Finished },
-                    exit_code,
-                    text: text.into(),
-                    raw_bytes: text.len() as u64,
-                },
-                seconds: 0.0,
-            }],
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use tandem_host::harness::{LimitKind, WorkTree};
 
-    use super::testkit::{episode, turn};
+    use super::super::testkit::{episode, turn};
     use super::*;
 
     fn check(change: impl Fn(&mut EpisodeRecord), expected: &[Signal]) {
