@@ -61,7 +61,6 @@ pub enum Signal {
 
 impl Signal {
     /// All signals, in the order in which a tie is broken.
-    /// What loses the whole work comes first, what costs a few turns last.
     pub const ALL: [Self; 21] = [
         Self::LimitWithEdits,
         Self::EmptyPatch,
@@ -85,6 +84,23 @@ impl Signal {
         Self::ManyLooks,
         Self::UntestedHandIn,
     ];
+
+    /// How much an episode loses by it: 0 the whole work, 1 the repair may be wrong by it, 2 turns.
+    fn loses(self) -> u8 {
+        match self {
+            Self::LimitWithEdits
+            | Self::LimitWithoutEdits
+            | Self::EmptyPatch
+            | Self::PatchDoesNotApply
+            | Self::NewFileMissing => 0,
+            Self::UnknownName
+            | Self::BrokenSyntax
+            | Self::EncodingChanged
+            | Self::TestsEdited
+            | Self::FailedEdit => 1,
+            _ => 2,
+        }
+    }
 
     /// The name in records and reports.
     pub fn name(self) -> &'static str {
@@ -128,8 +144,9 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// Signals seen on at least `min_tasks` tasks, most episodes first. A signal
-    /// of one task is that task's matter, not the harness's.
+    /// Signals seen on at least `min_tasks` tasks: what loses the whole work first, then most
+    /// episodes first, so that a common habit does not hide what costs tasks. A signal of one
+    /// task is that task's matter, not the harness's.
     pub fn recurring(&self, min_tasks: usize) -> Vec<(Signal, usize)> {
         let mut found: Vec<_> = Signal::ALL
             .into_iter()
@@ -139,7 +156,7 @@ impl Diagnosis {
             })
             .collect();
         // The sort is stable, so equal counts stay in the order of `ALL`.
-        found.sort_by_key(|(_, episodes)| std::cmp::Reverse(*episodes));
+        found.sort_by_key(|(signal, episodes)| (signal.loses(), std::cmp::Reverse(*episodes)));
         found
     }
 }
@@ -172,6 +189,20 @@ pub fn diagnose<'a>(records: impl IntoIterator<Item = &'a EpisodeRecord>) -> Dia
 mod tests {
     use super::super::testkit::episode;
     use super::*;
+
+    #[test]
+    fn a_common_habit_does_not_come_before_what_loses_the_work() {
+        let seen = |count| BTreeMap::from([("a".to_owned(), count), ("b".to_owned(), count)]);
+        let signals = BTreeMap::from([
+            (Signal::UntestedHandIn, seen(9)),
+            (Signal::FailedEdit, seen(5)),
+            (Signal::EmptyPatch, seen(1)),
+            (Signal::LimitWithoutEdits, seen(2)),
+        ]);
+        let names: Vec<_> = Diagnosis { signals, ..Diagnosis::default() }.recurring(2);
+        let names: Vec<_> = names.into_iter().map(|(signal, _)| signal.name()).collect();
+        assert_eq!(names, ["limit-without-edits", "empty-patch", "failed-edit", "untested-hand-in"]);
+    }
 
     #[test]
     fn a_signal_of_one_task_is_not_recurring() {
