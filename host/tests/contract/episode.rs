@@ -200,9 +200,9 @@ async fn state_is_kept_over_a_fault_and_gone_in_the_next_episode() {
         assert_eq!(record.faults.len(), 1);
         assert!(record.faults[0].reason.contains("turn 3"), "{}", record.faults[0].reason);
         expect![[r#"
-            kept 1, own 1, the state would hold 300010 bytes, limit 262144 bytes
-            kept 2, own 2, the state would hold 300010 bytes, limit 262144 bytes
-            kept 4, own 1, the state would hold 300010 bytes, limit 262144 bytes"#]]
+            kept 1, own 1, the state would hold 300138 bytes, limit 262144 bytes
+            kept 2, own 2, the state would hold 300138 bytes, limit 262144 bytes
+            kept 4, own 1, the state would hold 300138 bytes, limit 262144 bytes"#]]
         .assert_eq(&notes(&record, "count").join("\n"));
     }
 }
