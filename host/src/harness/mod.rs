@@ -22,6 +22,8 @@ mod manifest;
 #[cfg(test)]
 mod rules;
 #[cfg(test)]
+mod swap_tests;
+#[cfg(test)]
 mod testkit;
 #[cfg(test)]
 mod tests;
