@@ -71,6 +71,23 @@ fn episodes(run: &Path) -> BTreeMap<String, String> {
     rows.collect::<Result<_, _>>().unwrap()
 }
 
+/// The published harnesses, as an outsider reads them in the record.
+fn publications(run: &Path) -> Vec<String> {
+    let connection = rusqlite::Connection::open(run.join("run.sqlite")).unwrap();
+    let mut statement = connection.prepare("SELECT digest FROM publication ORDER BY seq").unwrap();
+    let rows = statement.query_map([], |row| row.get(0)).unwrap();
+    rows.collect::<Result<_, _>>().unwrap()
+}
+
+/// The published harnesses, as `tandem harness log` says.
+fn ledger(run: &Path) -> Vec<String> {
+    let arguments = ["harness".into(), "log".into(), "--json".into(), "--home".into(), path(run)];
+    let output = Program::new(&arguments).run();
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    let entry = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap();
+    output.stdout.lines().map(|line| entry(line)["harness"].as_str().unwrap().to_owned()).collect()
+}
+
 #[test]
 fn a_campaign_killed_ten_times_loses_no_episode_and_counts_none_twice() {
     if !weights_are_here() {
@@ -95,6 +112,10 @@ fn a_campaign_killed_ten_times_loses_no_episode_and_counts_none_twice() {
             assert_eq!(now.get(id), Some(record), "episode {id} was lost or changed by kill {kill}");
         }
         seen = now;
+        // The ledger is whole after every kill.
+        if run.join("ledger").exists() {
+            ledger(&run);
+        }
         if finished {
             break;
         }
@@ -116,6 +137,10 @@ fn a_campaign_killed_ten_times_loses_no_episode_and_counts_none_twice() {
         assert!(id.ends_with("/0"), "{id}");
     }
     assert_eq!(Program::new(&["pair".into(), "verify".into(), path(&run.join("pair"))]).run().code, Some(0));
+    // The ledger has what the record published, each once, in order.
+    let published = publications(&run);
+    assert!(!published.is_empty());
+    assert_eq!(ledger(&run), published);
     let report = Program::new(&["report".into(), path(&run)]).run();
     for part in ["Training episodes", "Gate ledger", "Policy updates", "Final table"] {
         assert!(report.stdout.contains(part), "the report lacks `{part}`:\n{}", report.stdout);

@@ -8,6 +8,8 @@ mod reports;
 
 #[cfg(feature = "train")]
 mod device;
+// A run's ledger is kept by the run alone; its tests need no trainer.
+mod ledger;
 #[cfg(feature = "train")]
 mod local_policy;
 mod models;

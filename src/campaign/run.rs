@@ -20,6 +20,7 @@ use tandem_host::workspace::WorkspaceConfig;
 
 use super::config::CampaignConfig;
 use super::draw;
+use super::ledger::{gate_id, keep_ledger};
 use super::record::{Arm, EpisodeRow, Place, Publication, RunRecord};
 use super::reports::{CandidateReport, ProposalRow, UpdateReport};
 use super::runtime::PolicyRuntime;
@@ -82,6 +83,8 @@ impl Campaign {
             Generation::build_with(&parts.engine, record.harness(&newest)?, record.blobs(), &admission)
                 .await?;
         let generations = Generations::new(generation);
+        // A run that was killed after a gate's row may lack the entry.
+        keep_ledger(run, &record)?;
         let version = record
             .phases::<UpdateReport>("update")?
             .into_iter()
@@ -311,6 +314,7 @@ impl Campaign {
                 reason: format!("added {}: {}", proposal.name, proposal.rationale),
             });
             self.record.end_gate(round, &phase, &report, publication.as_ref())?;
+            keep_ledger(&self.run, &self.record)?;
             self.progress.say(&format!("round {round}: candidate {} {}", proposal.name, report.verdict()));
             if let (true, Some(candidate)) = (accepted, candidate) {
                 self.generations.publish(candidate);
@@ -370,7 +374,7 @@ impl Campaign {
     ) -> Result<GateReport> {
         let gate = &self.config.evolve.gate;
         let names: Vec<_> = self.tasks.keys().cloned().collect();
-        let label = format!("r{round}/gate{index}");
+        let label = gate_id(round, index);
         let drawn: Vec<_> =
             draw::order(self.config.seed, &label, &names).into_iter().take(gate.tasks).collect();
         let mut gate = gate.clone();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use tandem_host::agent::{EpisodeRecord, Outcome};
-use tandem_host::harness::{Generation, HarnessManifest};
+use tandem_host::harness::{Generation, HarnessHome, HarnessManifest};
 use tandem_host::policy::{HttpConfig, HttpPolicy, Policy, Sampling, ScriptedPolicy};
 use tandem_host::rollout::{Cancel, EpisodeSpec, RolloutConfig, run_many};
 use tandem_host::store::BlobStore;
@@ -38,6 +38,9 @@ pub struct EpisodeArguments {
     /// Take the harness of this pair.
     #[arg(long)]
     pair: Option<PathBuf>,
+    /// Take the current harness of this harness home.
+    #[arg(long, conflicts_with_all = ["harness", "pair"])]
+    home: Option<PathBuf>,
     #[arg(long, default_value_t = 0)]
     seed: u64,
     #[arg(long, default_value_t = 1.0)]
@@ -108,16 +111,20 @@ pub async fn run(arguments: EpisodeArguments) -> Result<Exit> {
 }
 
 async fn generation(arguments: &EpisodeArguments, scratch: &Path) -> Result<Arc<Generation>> {
-    let (manifest, blobs) = match (&arguments.pair, &arguments.harness) {
-        (Some(pair), _) => {
+    let (manifest, blobs) = match (&arguments.home, &arguments.pair, &arguments.harness) {
+        (Some(home), ..) => {
+            let home = HarnessHome::open(home)?;
+            (home.manifest(&home.resolve("current")?)?, home.blobs().clone())
+        }
+        (None, Some(pair), _) => {
             let blobs = BlobStore::open(scratch)?;
             (crate::pair::harness(pair, &blobs)?, blobs)
         }
-        (None, Some(path)) => {
+        (None, None, Some(path)) => {
             let blobs = arguments.blobs.clone().unwrap_or_else(|| scratch.to_owned());
             (HarnessManifest::read(path)?, BlobStore::open(blobs)?)
         }
-        (None, None) => (HarnessManifest::bare(), BlobStore::open(scratch)?),
+        (None, None, None) => (HarnessManifest::bare(), BlobStore::open(scratch)?),
     };
     Ok(Generation::build_with(&setup::engine()?, manifest, &blobs, &setup::admission()?).await?)
 }

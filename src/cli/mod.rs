@@ -37,7 +37,7 @@ pub enum Exit {
     name = "tandem",
     version,
     about = "Trains a coding agent's policy and evolves its harness in one loop, and ships both as one pair",
-    after_help = "Exit codes: 0 done; 1 failed, the message says what to do; 2 wrong arguments; 3 the answer is no (a plugin refused, a task not valid, a pair changed); 130 interrupted."
+    after_help = "Exit codes: 0 done; 1 failed, the message says what to do; 2 wrong arguments; 3 the answer is no (a plugin refused, a task not valid, a pair changed, a harness with warnings); 130 interrupted."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -55,7 +55,7 @@ enum Command {
     /// Fetch policies that the program knows by name.
     #[command(subcommand)]
     Model(model::ModelCommand),
-    /// Show harness manifests.
+    /// Change, compare, publish and roll back harnesses.
     #[command(subcommand)]
     Harness(harness::HarnessCommand),
     /// Run one task with a policy and a harness.
@@ -117,7 +117,7 @@ async fn dispatch(command: Command) -> Result<Exit> {
         Command::Plugin(command) => plugin::run(command).await,
         Command::Tasks(command) => tasks::run(command).await,
         Command::Model(command) => model::run(command),
-        Command::Harness(command) => harness::run(command),
+        Command::Harness(command) => harness::run(command).await,
         Command::Episode(arguments) => episode::run(arguments).await,
         Command::Demos(arguments) => demos::run(arguments).await,
         #[cfg(feature = "train")]

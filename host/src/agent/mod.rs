@@ -26,4 +26,5 @@ mod turns;
 pub use cancel::Cancel;
 pub use episode::{EpisodeSpec, run_episode};
 pub use observation::SENTINEL;
+pub use prompts::{TemplateError, check_prompts};
 pub use record::{CallRecord, EpisodeRecord, Exit, InvalidCause, Outcome, Segment, TurnRecord};

@@ -10,9 +10,27 @@ use crate::harness::{FormatError, Limits, Prompts, Protocol, ToolDefinition, Too
 /// A template of the harness that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("the prompt `{name}` of the harness cannot be used: {reason}\nhelp: prompts are minijinja templates")]
-pub(super) struct TemplateError {
+pub struct TemplateError {
     name: &'static str,
     reason: String,
+}
+
+/// Renders every prompt of a harness once, with values such as an episode has: what is no
+/// template, or names a value that is not there, is found before an episode is.
+///
+/// # Errors
+/// The first prompt that cannot be used.
+pub fn check_prompts(prompts: &Prompts, limits: &Limits) -> Result<(), TemplateError> {
+    let templates = Templates::new(prompts, limits)?;
+    templates.system()?;
+    templates.instance("Repair it.")?;
+    let status = crate::harness::ToolStatus::Finished;
+    let result = ToolResult { status, exit_code: Some(0), text: "a.py".into(), raw_bytes: 4 };
+    templates.observation(&result)?;
+    let kind = FormatError::NoAction;
+    let malformed = Malformed { kind, sentence: "There is no block.".into(), actions: 0 };
+    templates.format_error(&malformed, 256)?;
+    Ok(())
 }
 
 /// The templates of one harness.

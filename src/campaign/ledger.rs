@@ -1,0 +1,153 @@
+//! How does a run's harness history reach the ledger in its folder?
+//!
+//! The run record decides what was published; the ledger follows it. An entry carries the id of
+//! its gate as key, so that writing it again after a kill writes nothing: whatever instant the
+//! program ends at, the next start adds what is missing, in order, exactly once.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Result;
+use tandem_host::harness::{Base, HarnessHome, NewEntry, PublicationKind};
+use tandem_host::store::Digest;
+
+use super::record::RunRecord;
+use super::reports::CandidateReport;
+
+/// The key and actor of the first harness, which no gate let in.
+const FIRST: &str = "campaign";
+
+/// Brings the ledger of the run folder up to the run record.
+pub fn keep_ledger(run: &Path, record: &RunRecord) -> Result<()> {
+    let publications = record.publications()?;
+    let Some(first) = publications.first() else { return Ok(()) };
+    let home = HarnessHome::create(run)?;
+    let publish = |key: &str, reason: String, harness: Digest, sources| {
+        let (kind, actor, key) = (PublicationKind::Publish, key.to_owned(), Some(key.to_owned()));
+        home.publish(NewEntry { kind, actor, reason, harness, sources, key }, Base::Any)
+    };
+    publish(FIRST, first.reason.clone(), first.digest, BTreeMap::new())?;
+    for (gate, report) in accepted(record)? {
+        let Some(harness) = report.harness else { continue };
+        let proposal = &report.proposal;
+        let reason = format!("{}: {}; {}", proposal.name, proposal.rationale, report.verdict());
+        let sources = BTreeMap::from([(proposal.name.clone(), proposal.source)]);
+        publish(&gate, reason, harness, sources)?;
+    }
+    Ok(())
+}
+
+/// The gates that let a candidate in, in the order in which they were run, by id.
+fn accepted(record: &RunRecord) -> Result<Vec<(String, CandidateReport)>> {
+    let mut gates = Vec::new();
+    for (round, phase, report) in record.phases::<CandidateReport>("candidate-")? {
+        let index = phase.rsplit('-').next().and_then(|digits| digits.parse::<usize>().ok());
+        if report.accepted() {
+            gates.push((round, index.unwrap_or(0), report));
+        }
+    }
+    // By number: as text, candidate 10 would come before candidate 2.
+    gates.sort_by_key(|(round, index, _)| (*round, *index));
+    Ok(gates.into_iter().map(|(round, index, report)| (gate_id(round, index), report)).collect())
+}
+
+/// The id of a gate: of candidate `index` (from 0) in round `round`. Its groups start with it.
+pub fn gate_id(round: u32, index: usize) -> String {
+    format!("r{round}/gate{index}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tandem_host::harness::{HarnessManifest, LedgerEntry, Limits};
+
+    use crate::campaign::record::Publication;
+    use crate::campaign::reports::ProposalRow;
+    use crate::evolve::{ArmCounts, GateConfig, PairedTask, PairedTest, Signal, Verdict};
+
+    fn harness(record: &RunRecord, turns: u64) -> Digest {
+        let limits = Limits { turns, ..Limits::default() };
+        record.add_harness(&HarnessManifest { limits, ..HarnessManifest::bare() }).unwrap()
+    }
+
+    /// A run whose first harness is published.
+    fn run() -> (tempfile::TempDir, RunRecord) {
+        let dir = tempfile::tempdir().unwrap();
+        let record = RunRecord::open(dir.path()).unwrap();
+        let digest = harness(&record, 3);
+        record.publish(&Publication { round: 0, digest, reason: "the first harness".into() }).unwrap();
+        (dir, record)
+    }
+
+    /// Ends a real gate in which the candidate solved what the incumbent did not, or the reverse.
+    fn end_gate(record: &RunRecord, round: u32, index: usize, better: bool) {
+        let config = serde_json::json!({"rule": "paper", "tasks": 1, "group_size": 2});
+        let config: GateConfig = serde_json::from_value(config).unwrap();
+        let mut test = PairedTest::new(config);
+        let counts = |solved| ArmCounts { solved, rollouts: 2 };
+        let (incumbent, candidate) = if better { (counts(0), counts(1)) } else { (counts(1), counts(0)) };
+        test.push(PairedTask { task: "a".into(), incumbent, candidate });
+        let gate = test.report();
+        assert_eq!(gate.verdict == Verdict::Accept, better);
+        let digest = harness(record, 100 * u64::from(round) + index as u64);
+        let report = CandidateReport {
+            proposal: ProposalRow {
+                name: format!("plugin-{index}"),
+                signal: Signal::LimitWithEdits,
+                source: Digest::of(format!("source {round} {index}").as_bytes()),
+                grants: vec![],
+                rationale: "work that a limit cut off is handed in".into(),
+            },
+            plugin: Some(Digest::of(b"component")),
+            incumbent: digest,
+            harness: Some(digest),
+            build_seconds: 0.2,
+            refused: None,
+            gate: Some(gate),
+        };
+        let publication = Publication { round, digest, reason: "added".into() };
+        let phase = format!("candidate-{index}");
+        record.end_gate(round, &phase, &report, better.then_some(&publication)).unwrap();
+    }
+
+    fn log(dir: &tempfile::TempDir) -> Vec<LedgerEntry> {
+        HarnessHome::open(dir.path()).unwrap().log().unwrap()
+    }
+
+    #[test]
+    fn a_run_killed_between_record_and_ledger_writes_each_publication_once() {
+        let (dir, record) = run();
+        keep_ledger(dir.path(), &record).unwrap();
+        end_gate(&record, 1, 0, true);
+        // Killed here: the record has it, the ledger does not. The next start adds it.
+        assert_eq!(log(&dir).len(), 1);
+        keep_ledger(dir.path(), &record).unwrap();
+        keep_ledger(dir.path(), &record).unwrap();
+        end_gate(&record, 1, 1, false);
+        end_gate(&record, 2, 0, true);
+        keep_ledger(dir.path(), &record).unwrap();
+        let log = log(&dir);
+        let actors: Vec<_> = log.iter().map(|entry| entry.actor.as_str()).collect();
+        assert_eq!(actors, ["campaign", "r1/gate0", "r2/gate0"]);
+        let published: Vec<_> = record.publications().unwrap().iter().map(|row| row.digest).collect();
+        assert_eq!(log.iter().map(|entry| entry.harness).collect::<Vec<_>>(), published);
+        assert!(
+            log[1]
+                .reason
+                .starts_with("plugin-0: work that a limit cut off is handed in; accepted and published: "),
+            "{}",
+            log[1].reason
+        );
+    }
+
+    #[test]
+    fn the_tenth_candidate_comes_after_the_second() {
+        let (dir, record) = run();
+        for index in [2, 10] {
+            end_gate(&record, 1, index, true);
+        }
+        keep_ledger(dir.path(), &record).unwrap();
+        let actors: Vec<_> = log(&dir).into_iter().map(|entry| entry.actor).collect();
+        assert_eq!(actors, ["campaign", "r1/gate2", "r1/gate10"]);
+    }
+}
