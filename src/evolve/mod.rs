@@ -2,8 +2,11 @@
 
 mod catalog;
 mod gate;
+mod proposal;
 mod signals;
+pub mod teacher;
 
-pub use catalog::{Catalog, Proposal};
+pub use catalog::Catalog;
 pub use gate::{ArmCounts, GateConfig, GateReport, PairedTask, PairedTest, Verdict};
+pub use proposal::{Language, Manifest, Proposal};
 pub use signals::{Diagnosis, Signal, diagnose};
