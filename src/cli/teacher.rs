@@ -16,8 +16,8 @@ use crate::campaign::{
     Bench, Builder, CampaignConfig, Publication, RunRecord, current_plugins, rejected_ideas,
 };
 use crate::evolve::teacher::{
-    Evidence, HarnessBrief, HarnessTeacher, PluginText, Rejected, Rules, SearchSetNames,
-    SkillBrief, SkillTeacher, TaskSecrets, Teacher, TeacherConfig, TeacherReply, TeacherRequest, TeacherRole,
+    Evidence, HarnessBrief, HarnessTeacher, PluginText, Rejected, Rules, SearchSetNames, SkillBrief,
+    SkillTeacher, TaskSecrets, Teacher, TeacherConfig, TeacherReply, TeacherRequest, TeacherRole,
 };
 use crate::evolve::{Diagnosis, Proposal, Signal, diagnose};
 

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
 use super::backend::{Backend, Secrets, Trouble, variable};
@@ -16,7 +16,7 @@ use super::request::{Finish, TeacherReply, TeacherRequest};
 /// More than any model writes.
 const MAX_ANSWER: u64 = 8 << 20;
 /// Of its standard error, for the message.
-const MAX_ERRORS: u64 = 64 << 10;
+const MAX_ERRORS: usize = 16 << 10;
 /// What every program sees of the environment.
 const PLAIN: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 
@@ -59,29 +59,32 @@ impl Program {
             let _ = stdin.write_all(json.as_bytes()).await;
             let _ = stdin.write_all(b"\n").await;
             drop(stdin);
+            Ok::<(), std::io::Error>(())
         };
         let (mut text, mut errors) = (Vec::new(), Vec::new());
-        let (mut stdout, mut stderr) = (stdout.take(MAX_ANSWER + 1), stderr.take(MAX_ERRORS));
-        let work = async {
-            let (_, read, complained) =
-                tokio::join!(write, stdout.read_to_end(&mut text), stderr.read_to_end(&mut errors));
-            read.and(complained)?;
-            if text.len() as u64 > MAX_ANSWER {
-                // It would wait for a reader for ever.
-                return Ok(None);
+        let mut stdout = stdout.take(MAX_ANSWER + 1);
+        let read = async {
+            stdout.read_to_end(&mut text).await?;
+            // Who reads no further must not wait either: the program would write for ever.
+            match text.len() as u64 > MAX_ANSWER {
+                true => Err(std::io::ErrorKind::FileTooLarge.into()),
+                false => Ok(()),
             }
-            group.child.wait().await.map(Some)
+        };
+        let work = async {
+            tokio::try_join!(write, read, tail(stderr, &mut errors))?;
+            group.child.wait().await
         };
         let seconds = self.limit.as_secs();
         let ended = tokio::time::timeout(self.limit, work).await;
         let status = match ended {
             Err(_) => return Err(failed(format!("was not done after {seconds} seconds")).after("")),
-            Ok(Err(error)) => return Err(failed(format!("cannot be read: {error}"))),
-            Ok(Ok(None)) => {
+            Ok(Err(error)) if error.kind() == std::io::ErrorKind::FileTooLarge => {
                 let what = format!("the teacher program `{name}` wrote more than {MAX_ANSWER} bytes");
                 return Err(Trouble::lasting(what, "let it write the reply alone"));
             }
-            Ok(Ok(Some(status))) => status,
+            Ok(Err(error)) => return Err(failed(format!("cannot be read: {error}"))),
+            Ok(Ok(status)) => status,
         };
         if !status.success() {
             let errors = String::from_utf8_lossy(&errors);
@@ -113,6 +116,15 @@ impl Program {
             )
         })
     }
+}
+
+/// Reads to the end and keeps the last part.
+async fn tail(mut from: impl AsyncRead + Unpin, kept: &mut Vec<u8>) -> std::io::Result<()> {
+    while from.read_buf(kept).await? > 0 {
+        let over = kept.len().saturating_sub(MAX_ERRORS);
+        kept.drain(..over);
+    }
+    Ok(())
 }
 
 /// A child with its process group, which ends with it.
