@@ -244,5 +244,22 @@ mod train {
         ] {
             assert!(output.stdout.contains(part), "the report lacks `{part}`:\n{}", output.stdout);
         }
+
+        // The run is evidence for the next request, and keeps a skill that it gave rise to.
+        let (code, said) =
+            shell(folder.path(), "tandem teacher ask c.toml --role harness --evidence run --dry-run");
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains("`turn-two`") && said.contains("<evidence>\n### Episode 1"), "{said}");
+        let skill =
+            "[teacher.skill]\nkind = 'command'\ncommand = ['cat', 'examples/teachers/century-skill.md']\n";
+        std::fs::write(folder.path().join("s.toml"), format!("{CAMPAIGN}{skill}")).unwrap();
+        let (code, said) =
+            shell(folder.path(), "tandem teacher ask s.toml --role skill --evidence run --keep");
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains("kept: the run has 1 for this task"), "{said}");
+        let connection = rusqlite::Connection::open(run.join("run.sqlite")).unwrap();
+        let row = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap();
+        let place = row("SELECT place FROM skill");
+        assert_eq!(place, row("SELECT place FROM exchange WHERE role = 'skill' AND outcome = 'answered'"));
     }
 }

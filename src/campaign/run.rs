@@ -24,7 +24,7 @@ use super::draw;
 use super::record::{Arm, EpisodeRow, Place, Publication, RunRecord};
 use super::reports::{CandidateReport, ProposalRow, UpdateReport};
 use super::runtime::PolicyRuntime;
-use super::teach::NewIdeas;
+use super::teach::{NewIdeas, Round};
 use crate::evolve::{ArmCounts, Catalog, Diagnosis, GateReport, PairedTask, PairedTest, Proposal, diagnose};
 use crate::view::Progress;
 
@@ -270,18 +270,17 @@ impl Campaign {
             Some(teacher) => {
                 let incumbent = self.record.harness(&newest_harness(&self.record)?)?;
                 let spinner = self.progress.spin(&format!("round {round}: the teacher writes"));
-                let asking = teacher.propose(
-                    round,
-                    most,
-                    &records,
-                    &diagnosis,
-                    &recurring,
-                    &self.record,
-                    &self.builder,
-                    &incumbent,
-                );
+                let now = Round {
+                    number: round,
+                    records: &records,
+                    diagnosis: &diagnosis,
+                    recurring: &recurring,
+                    record: &self.record,
+                    builder: &self.builder,
+                    incumbent: &incumbent,
+                };
                 let (proposals, report) = tokio::select! {
-                    asked = asking => asked?,
+                    asked = teacher.propose(now, most) => asked?,
                     () = self.cancel.cancelled() => bail!(tandem_host::rollout::Cancelled),
                 };
                 spinner.finish();

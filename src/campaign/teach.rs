@@ -52,6 +52,20 @@ pub fn rejected_ideas(record: &RunRecord) -> Result<Vec<Rejected>> {
         .collect())
 }
 
+/// What a round has come to when the teacher is asked.
+pub struct Round<'a> {
+    pub number: u32,
+    /// The episodes that were diagnosed.
+    pub records: &'a [EpisodeRecord],
+    pub diagnosis: &'a Diagnosis,
+    /// Signals that recur, commonest first.
+    pub recurring: &'a [(Signal, usize)],
+    pub record: &'a RunRecord,
+    pub builder: &'a Builder,
+    /// The harness that a proposal is put into.
+    pub incumbent: &'a HarnessManifest,
+}
+
 /// The harness teacher of a campaign.
 pub struct NewIdeas {
     teacher: Teacher,
@@ -79,18 +93,8 @@ impl NewIdeas {
     ///
     /// A teacher that gives no reply or whose budget is spent ends the asking and not
     /// the campaign: the report says why.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one round, each used once")]
-    pub async fn propose(
-        &self,
-        round: u32,
-        most: usize,
-        records: &[EpisodeRecord],
-        diagnosis: &Diagnosis,
-        recurring: &[(Signal, usize)],
-        record: &RunRecord,
-        builder: &Builder,
-        incumbent: &HarnessManifest,
-    ) -> Result<(Vec<Proposal>, TeacherReport)> {
+    pub async fn propose(&self, round: Round<'_>, most: usize) -> Result<(Vec<Proposal>, TeacherReport)> {
+        let Round { number: round, records, diagnosis, recurring, record, builder, incumbent } = round;
         let mut report = TeacherReport::default();
         let mut proposals: Vec<Proposal> = Vec::new();
         if recurring.is_empty() {

@@ -76,7 +76,7 @@ pub struct TeacherConfig {
     pub max_tokens_key: String,
     /// Take the reply piece by piece, so that a slow one is not mistaken for a dead one.
     pub stream: bool,
-    /// Seconds of silence after which an exchange is given up.
+    /// Seconds of silence in a stream after which a try is given up.
     pub idle_seconds: u64,
     /// Seconds that one try may take in all.
     pub timeout_seconds: u64,

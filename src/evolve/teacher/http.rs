@@ -88,9 +88,10 @@ impl Endpoint {
         self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
     }
 
-    /// Waits for the next thing of the endpoint, as long as it may be silent.
+    /// Waits for the next thing of the endpoint, as long as it may be silent: an answer that
+    /// is not streamed comes all at once at the end.
     async fn within<T>(&self, part: impl Future<Output = T>) -> Result<T, Trouble> {
-        let limit = self.config.idle_seconds;
+        let limit = if self.config.stream { self.config.idle_seconds } else { self.config.timeout_seconds };
         tokio::time::timeout(Duration::from_secs(limit), part)
             .await
             .map_err(|_| Trouble::passing(format!("{} was silent for {limit} seconds", self.host())))
@@ -136,7 +137,7 @@ impl Endpoint {
             }
             if partial.text.len() > MAX_ANSWER {
                 let what = format!("the reply has more than {MAX_ANSWER} bytes");
-                return Err(too_long(&host, &what).after(&partial.text[..0]));
+                return Err(too_long(&host, &what).after(&partial.text));
             }
         }
         partial.finish(&host, request)
