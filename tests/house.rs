@@ -71,6 +71,7 @@ fn dependencies_between_the_rooms_of_the_host_point_one_way() {
         ("harness", &["store", "policy", "plugin"]),
         ("forge", &["store", "plugin"]),
         ("workspace", &["store", "plugin", "harness"]),
+        ("cases", &["store", "plugin", "workspace"]),
         ("task", &["store", "harness", "workspace"]),
         ("agent", &["store", "policy", "plugin", "harness", "workspace", "task"]),
         ("rollout", &["store", "policy", "plugin", "harness", "workspace", "task", "agent"]),

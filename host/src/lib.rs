@@ -2,10 +2,11 @@
 //! task sets and rollouts. It knows nothing of gradients.
 //!
 //! Rooms, from those that hold data to those that act: [`store`], [`policy`],
-//! [`plugin`], [`harness`], [`forge`], [`workspace`], [`task`], [`agent`],
-//! [`rollout`]. See ARCHITECTURE.md for what each one deliberately does not do.
+//! [`plugin`], [`harness`], [`forge`], [`workspace`], [`cases`], [`task`],
+//! [`agent`], [`rollout`]. See ARCHITECTURE.md for what each one deliberately does not do.
 
 pub mod agent;
+pub mod cases;
 pub mod forge;
 pub mod harness;
 pub mod plugin;

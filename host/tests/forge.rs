@@ -422,7 +422,7 @@ fn exports_outside_the_contract_are_refused() {
         export("wasi:cli/run@0.2.0#run"),
         expect![[r#"
         the plugin exports `wasi:cli/run@0.2.0#run`, which is not part of the contract
-        help: export interfaces of tandem:harness/…@0.1.0: observe, on-choose-patch, on-episode-start, on-format-error, on-limit, on-loop, on-model-call, on-submit, on-tool-call, on-tool-result, tools"#]],
+        help: export interfaces of tandem:harness/…@0.1.0: observe, on-choose-patch, on-episode-start, on-format-error, on-limit, on-loop, on-model-call, on-submit, on-tool-call, on-tool-result, settings-schema, tools"#]],
     );
     check(
         export("tandem:harness/on-submit@0.1.0#on-submit"),

@@ -1,106 +1,16 @@
 //! The teacher that needs no network: which plugin source answers which signal?
 //!
-//! Each entry is the source of a first-party plugin, whose `// parameter` lines
-//! are set for the case at hand. What comes out is source text like any other
+//! Each answer is the source of a first-party plugin, whose `// parameter` lines
+//! are set for the case at hand; the tables are in `catalog_entries`. What comes out is source text like any other
 //! teacher's: the forge compiles it, admission and the gate judge it.
 
 use std::collections::BTreeSet;
 
 use tandem_host::store::Digest;
 
+use super::catalog_entries::{ANSWERS, Answer, MECHANISMS, Mechanism};
 use super::proposal::{Language, Proposal};
 use super::signals::Signal;
-
-struct Entry {
-    signal: Signal,
-    name: &'static str,
-    source: &'static str,
-    parameters: &'static [(&'static str, &'static str)],
-    grants: &'static [&'static str],
-    rationale: &'static str,
-}
-
-macro_rules! plugin_source {
-    ($name:literal) => {
-        include_str!(concat!("../../plugins/", $name, "/src/lib.rs"))
-    };
-}
-
-/// For each signal the entries to try, in this order.
-const ENTRIES: &[Entry] = &[
-    Entry {
-        signal: Signal::LimitWithEdits,
-        name: "rescue-patch",
-        source: plugin_source!("rescue-patch"),
-        parameters: &[],
-        grants: &[],
-        rationale: "work that a limit cut off is handed in instead of lost",
-    },
-    Entry {
-        signal: Signal::LimitWithEdits,
-        name: "budget-warning",
-        source: plugin_source!("budget-warning"),
-        parameters: &[("TURNS_LEFT", "1")],
-        grants: &[],
-        rationale: "the policy learns in time that it must hand in",
-    },
-    Entry {
-        signal: Signal::LimitWithoutEdits,
-        name: "budget-warning",
-        source: plugin_source!("budget-warning"),
-        parameters: &[("TURNS_LEFT", "2")],
-        grants: &[],
-        rationale: "the policy learns in time that it must change something",
-    },
-    Entry {
-        signal: Signal::EmptyPatch,
-        name: "rescue-patch",
-        source: plugin_source!("rescue-patch"),
-        parameters: &[],
-        grants: &[],
-        rationale: "changes in the work tree are handed in when the patch is empty",
-    },
-    Entry {
-        signal: Signal::EmptyPatch,
-        name: "hold-empty-patch",
-        source: plugin_source!("hold-empty-patch"),
-        parameters: &[],
-        grants: &[],
-        rationale: "an empty patch goes back to the policy once",
-    },
-    Entry {
-        signal: Signal::PatchDoesNotApply,
-        name: "rescue-patch",
-        source: plugin_source!("rescue-patch"),
-        parameters: &[],
-        grants: &[],
-        rationale: "the work tree is handed in when the patch does not apply",
-    },
-    Entry {
-        signal: Signal::NewFileMissing,
-        name: "new-file-reminder",
-        source: plugin_source!("new-file-reminder"),
-        parameters: &[],
-        grants: &["workspace-read"],
-        rationale: "`git add -N` brings new files into the patch",
-    },
-    Entry {
-        signal: Signal::UnknownName,
-        name: "check-names",
-        source: plugin_source!("check-names"),
-        parameters: &[],
-        grants: &["workspace-read"],
-        rationale: "names that do not exist are pointed out before the hand-in",
-    },
-    Entry {
-        signal: Signal::FailedEdit,
-        name: "edit",
-        source: plugin_source!("edit"),
-        parameters: &[],
-        grants: &["workspace-read", "workspace-write"],
-        rationale: "an edit tool whose errors say what to do",
-    },
-];
 
 /// The built-in teacher.
 pub struct Catalog;
@@ -116,14 +26,14 @@ impl Catalog {
     ) -> Vec<Proposal> {
         let mut proposals: Vec<Proposal> = Vec::new();
         for (signal, _) in signals {
-            for entry in ENTRIES.iter().filter(|entry| entry.signal == *signal) {
+            for (answer, mechanism) in answers_to(*signal) {
                 let proposal = Proposal {
-                    name: entry.name.into(),
+                    name: mechanism.name.into(),
                     signal: *signal,
                     language: Language::Rust,
-                    source: with_parameters(entry.source, entry.parameters),
-                    grants: entry.grants.iter().map(|grant| (*grant).to_owned()).collect(),
-                    rationale: entry.rationale.into(),
+                    source: with_parameters(mechanism.source, answer.parameters),
+                    grants: mechanism.grants.iter().map(|grant| (*grant).to_owned()).collect(),
+                    rationale: answer.rationale.into(),
                     manifest: None,
                 };
                 let known = tried.contains(&proposal.source_digest())
@@ -135,6 +45,14 @@ impl Catalog {
         }
         proposals
     }
+}
+
+/// The answers to a signal, in their order.
+fn answers_to(signal: Signal) -> impl Iterator<Item = (&'static Answer, &'static Mechanism)> {
+    ANSWERS.iter().filter(move |answer| answer.signal == signal).filter_map(|answer| {
+        let mechanism = MECHANISMS.iter().find(|mechanism| mechanism.name == answer.mechanism)?;
+        Some((answer, mechanism))
+    })
 }
 
 /// The source with `const NAME: TYPE = value; // parameter` lines set.
@@ -155,6 +73,9 @@ fn with_parameters(source: &str, parameters: &[(&str, &str)]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tandem_host::forge::{Forge, ForgeConfig, Source};
+    use tandem_host::plugin::{AdmissionOptions, Engine, Grants, PluginLimits, admit};
+
     use super::*;
 
     #[test]
@@ -165,17 +86,69 @@ mod tests {
     }
 
     #[test]
-    fn every_parameter_of_the_catalog_exists_in_its_source() {
-        for entry in ENTRIES {
-            for (name, value) in entry.parameters {
-                let set = with_parameters(entry.source, &[(name, value)]);
+    fn every_parameter_of_the_catalog_exists_in_its_source_and_changes_it() {
+        for answer in ANSWERS {
+            let source = mechanism(answer).source;
+            for (name, value) in answer.parameters {
+                let set = with_parameters(source, &[(name, value)]);
                 let line = set.lines().find(|line| line.contains(&format!("const {name}:")));
                 assert!(
                     line.is_some_and(|line| line.contains(&format!("= {value}; // parameter"))),
                     "{} has no parameter {name}",
-                    entry.name
+                    answer.mechanism
+                );
+                assert!(
+                    !source.contains(line.unwrap_or_default()),
+                    "{}: {name} is {value}",
+                    answer.mechanism
                 );
             }
+        }
+    }
+
+    fn mechanism(answer: &Answer) -> &'static Mechanism {
+        let found = MECHANISMS.iter().find(|mechanism| mechanism.name == answer.mechanism);
+        found.unwrap_or_else(|| panic!("there is no mechanism {}", answer.mechanism))
+    }
+
+    #[test]
+    fn every_signal_has_an_answer_and_every_mechanism_answers_one() {
+        for signal in Signal::ALL {
+            assert!(answers_to(signal).next().is_some(), "{}", signal.name());
+        }
+        for mechanism in MECHANISMS {
+            assert!(ANSWERS.iter().any(|answer| answer.mechanism == mechanism.name), "{}", mechanism.name);
+        }
+        assert!(MECHANISMS.len() >= 16);
+    }
+
+    #[test]
+    fn every_mechanism_can_be_tuned_and_says_what_it_does() {
+        for Mechanism { name, source, .. } in MECHANISMS {
+            assert!(source.contains("; // parameter"), "{name} has no parameter");
+            assert!(source.starts_with("//! ") && source.contains("Grants: "), "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn every_answer_is_built_and_admitted_with_exactly_its_grants() {
+        let cache = tempfile::tempdir().unwrap();
+        let forge = Forge::new(ForgeConfig::new(cache.path())).unwrap_or_else(|error| panic!("{error}"));
+        let engine = Engine::new(PluginLimits::default()).unwrap();
+        let mut built = BTreeSet::new();
+        for answer in ANSWERS {
+            let Mechanism { name, source, grants } = mechanism(answer);
+            let text = with_parameters(source, answer.parameters);
+            if !built.insert(Digest::of(text.as_bytes())) {
+                continue;
+            }
+            let component = forge.build(&Source::File { name: format!("{name}.rs"), text });
+            let component = component.unwrap_or_else(|error| panic!("{name}: {error}")).component;
+            let granted = Grants::parse(grants).unwrap();
+            let admitted = admit(&engine, &component, &granted, &AdmissionOptions::default()).await;
+            let admitted = admitted.unwrap_or_else(|error| panic!("{name}: {error}"));
+            let asked: Grants = admitted.capabilities().iter().copied().collect();
+            assert_eq!(asked, granted, "{name}");
         }
     }
 

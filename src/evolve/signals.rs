@@ -4,11 +4,12 @@
 //! applies and is still wrong has none of them: that is a wrong repair strategy,
 //! which is not a matter for the harness.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tandem_host::agent::{EpisodeRecord, Exit, Outcome};
-use tandem_host::harness::ToolStatus;
+use tandem_host::agent::{EpisodeRecord, Outcome};
+
+use super::symptoms::signals_of;
 
 /// One kind of interaction trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -34,21 +35,55 @@ pub enum Signal {
     UnknownName,
     /// A command that edits a file failed or changed nothing.
     FailedEdit,
+    /// After an edit something did not parse any more.
+    BrokenSyntax,
+    /// The patch changes tests that were there before.
+    TestsEdited,
+    /// The patch changes the line endings or the byte order mark of lines and nothing else of them.
+    EncodingChanged,
+    /// Nothing was run between the last edit and the hand-in.
+    UntestedHandIn,
+    /// Paths that do not exist were named, twice or more.
+    MissingPath,
+    /// A command that waits for a person.
+    InteractiveCommand,
+    /// A command failed with a cause that often passes.
+    FlakyCommand,
+    /// A failing test run with an output that is long to read.
+    LongTestFailure,
+    /// Results that are long to read, twice or more.
+    LongOutput,
+    /// A search that took long, or found more than can be read.
+    SlowSearch,
+    /// Many looks at files in a row, without a change.
+    ManyLooks,
 }
 
 impl Signal {
     /// All signals, in the order in which a tie is broken.
-    pub const ALL: [Self; 10] = [
+    /// What loses the whole work comes first, what costs a few turns last.
+    pub const ALL: [Self; 21] = [
         Self::LimitWithEdits,
         Self::EmptyPatch,
         Self::PatchDoesNotApply,
         Self::NewFileMissing,
         Self::LimitWithoutEdits,
         Self::UnknownName,
+        Self::BrokenSyntax,
+        Self::EncodingChanged,
+        Self::TestsEdited,
         Self::FailedEdit,
         Self::FormatError,
         Self::RepeatedCommand,
         Self::CommandTimeout,
+        Self::InteractiveCommand,
+        Self::FlakyCommand,
+        Self::MissingPath,
+        Self::LongTestFailure,
+        Self::LongOutput,
+        Self::SlowSearch,
+        Self::ManyLooks,
+        Self::UntestedHandIn,
     ];
 
     /// The name in records and reports.
@@ -64,6 +99,17 @@ impl Signal {
             Self::CommandTimeout => "command-timeout",
             Self::UnknownName => "unknown-name",
             Self::FailedEdit => "failed-edit",
+            Self::BrokenSyntax => "broken-syntax",
+            Self::TestsEdited => "tests-edited",
+            Self::EncodingChanged => "encoding-changed",
+            Self::UntestedHandIn => "untested-hand-in",
+            Self::MissingPath => "missing-path",
+            Self::InteractiveCommand => "interactive-command",
+            Self::FlakyCommand => "flaky-command",
+            Self::LongTestFailure => "long-test-failure",
+            Self::LongOutput => "long-output",
+            Self::SlowSearch => "slow-search",
+            Self::ManyLooks => "many-looks",
         }
     }
 }
@@ -122,141 +168,10 @@ pub fn diagnose<'a>(records: impl IntoIterator<Item = &'a EpisodeRecord>) -> Dia
     diagnosis
 }
 
-fn signals_of(record: &EpisodeRecord) -> BTreeSet<Signal> {
-    let mut signals = BTreeSet::new();
-    let dirty = !record.work_tree.changed.is_empty() || !record.work_tree.untracked.is_empty();
-    match &record.exit {
-        Exit::Limit { salvaged: false, .. } => {
-            signals.insert(if dirty { Signal::LimitWithEdits } else { Signal::LimitWithoutEdits });
-        }
-        Exit::Submitted => {
-            if record.patch.is_empty() {
-                signals.insert(Signal::EmptyPatch);
-            } else if record.submitted_applies == Some(false) && record.patch_source.is_some() {
-                signals.insert(Signal::PatchDoesNotApply);
-            }
-            let patch = String::from_utf8_lossy(&record.patch);
-            if record.work_tree.untracked.iter().any(|path| !patch.contains(path.as_str())) {
-                signals.insert(Signal::NewFileMissing);
-            }
-        }
-        _ => {}
-    }
-    let mut commands: BTreeMap<String, usize> = BTreeMap::new();
-    for turn in &record.turns {
-        if turn.calls.is_empty() {
-            signals.insert(Signal::FormatError);
-        }
-        for call in &turn.calls {
-            *commands.entry(format!("{} {}", call.name, call.arguments)).or_default() += 1;
-            if call.result.status == ToolStatus::TimedOut {
-                signals.insert(Signal::CommandTimeout);
-            }
-            if UNKNOWN_NAMES.iter().any(|mark| call.result.text.contains(mark)) {
-                signals.insert(Signal::UnknownName);
-            }
-            if call.result.exit_code.is_some_and(|code| code != 0) && edits_a_file(&call.arguments) {
-                signals.insert(Signal::FailedEdit);
-            }
-        }
-    }
-    if commands.values().any(|times| *times >= REPEATED) {
-        signals.insert(Signal::RepeatedCommand);
-    }
-    signals
-}
-
-/// From how many equal commands on an episode counts as going in circles.
-const REPEATED: usize = 4;
-
-/// What Python says of a name that does not exist.
-const UNKNOWN_NAMES: [&str; 4] =
-    ["NameError: name", "has no attribute", "cannot import name", "No module named"];
-
-fn edits_a_file(arguments: &serde_json::Value) -> bool {
-    let command = arguments.get("command").and_then(|command| command.as_str()).unwrap_or_default();
-    ["sed -i", "patch ", "git apply", "> ", "tee "].iter().any(|mark| command.contains(mark))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::testkit::episode;
     use super::*;
-    use tandem_host::agent::{CallRecord, TurnRecord};
-    use tandem_host::harness::{LimitKind, PatchSource, ToolResult, WorkTree};
-    use tandem_host::policy::{Message, Role};
-    use tandem_host::store::Digest;
-
-    fn episode(task: &str) -> EpisodeRecord {
-        EpisodeRecord {
-            id: "e".into(),
-            task: task.into(),
-            seed: 0,
-            policy: "p".into(),
-            policy_version: 0,
-            harness: Digest::of(b"h"),
-            turns: vec![turn("ls", "", Some(0))],
-            segments: vec![],
-            effects: vec![],
-            faults: vec![],
-            exit: Exit::Submitted,
-            patch_source: Some(PatchSource::Submitted),
-            patch: b"diff --git a/m.py b/m.py\n".to_vec(),
-            work_tree: WorkTree { changed: vec!["m.py".into()], untracked: vec![] },
-            submitted_applies: Some(true),
-            outcome: Outcome::Unsolved,
-            seconds: 0.0,
-        }
-    }
-
-    fn turn(command: &str, text: &str, exit_code: Option<i32>) -> TurnRecord {
-        TurnRecord {
-            input: vec![],
-            reply: Message::new(Role::Assistant, ""),
-            policy_version: 0,
-            sampled_tokens: 1,
-            calls: vec![CallRecord {
-                name: "bash".into(),
-                arguments: serde_json::json!({ "command": command }),
-                result: ToolResult {
-                    status: if exit_code.is_none() { ToolStatus::TimedOut } else { ToolStatus::Finished },
-                    exit_code,
-                    text: text.into(),
-                    raw_bytes: text.len() as u64,
-                },
-                seconds: 0.0,
-            }],
-        }
-    }
-
-    fn check(change: impl Fn(&mut EpisodeRecord), expected: &[Signal]) {
-        let mut record = episode("t");
-        change(&mut record);
-        assert_eq!(signals_of(&record).into_iter().collect::<Vec<_>>(), expected);
-    }
-
-    #[test]
-    fn each_kind_of_trouble_has_its_signal() {
-        let limit = |salvaged| Exit::Limit { limit: LimitKind::Turns, salvaged };
-        check(|_| {}, &[]);
-        check(|e| e.exit = limit(false), &[Signal::LimitWithEdits]);
-        check(|e| e.exit = limit(true), &[]);
-        check(
-            |e| {
-                e.exit = limit(false);
-                e.work_tree = WorkTree::default();
-            },
-            &[Signal::LimitWithoutEdits],
-        );
-        check(|e| e.patch.clear(), &[Signal::EmptyPatch]);
-        check(|e| e.submitted_applies = Some(false), &[Signal::PatchDoesNotApply]);
-        check(|e| e.work_tree.untracked = vec!["new.py".into()], &[Signal::NewFileMissing]);
-        check(|e| e.turns[0].calls.clear(), &[Signal::FormatError]);
-        check(|e| e.turns = vec![turn("ls", "", Some(0)); 4], &[Signal::RepeatedCommand]);
-        check(|e| e.turns = vec![turn("ls", "", Some(0)); 3], &[]);
-        check(|e| e.turns.push(turn("sleep 9", "", None)), &[Signal::CommandTimeout]);
-        check(|e| e.turns.push(turn("python3 m.py", "NameError: name 'f'", Some(1))), &[Signal::UnknownName]);
-        check(|e| e.turns.push(turn("sed -i x m.py", "unknown command", Some(1))), &[Signal::FailedEdit]);
-    }
 
     #[test]
     fn a_signal_of_one_task_is_not_recurring() {
@@ -268,6 +183,14 @@ mod tests {
         assert_eq!(alone.recurring(2), []);
         let both = diagnose([&one, &other]);
         assert_eq!(both.recurring(2), [(Signal::EmptyPatch, 2)]);
+    }
+
+    #[test]
+    fn every_signal_has_its_own_name_as_records_write_it() {
+        for signal in Signal::ALL {
+            assert_eq!(serde_json::to_value(signal).unwrap(), signal.name());
+            assert_eq!(Signal::ALL.iter().filter(|other| **other == signal).count(), 1);
+        }
     }
 
     #[test]

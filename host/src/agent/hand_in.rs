@@ -72,7 +72,10 @@ async fn choose(episode: &mut Episode<'_>, submitted: Submitted) -> Result<(), F
         candidates.push(work_tree_candidate(episode, work_tree.as_ref()).await?);
     }
     let context = episode.context();
-    let chosen = episode.hooks.on_choose_patch(&context, &candidates).await;
+    let chosen = match candidates.len() {
+        1 => 0,
+        _ => episode.hooks.on_choose_patch(&context, &candidates).await,
+    };
     note_work_tree(episode, work_tree.as_ref());
     let source = candidates.get(chosen).map_or(PatchSource::Submitted, |candidate| candidate.source);
     let record = &mut *episode.record;

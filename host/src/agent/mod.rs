@@ -14,7 +14,11 @@ mod observation;
 mod prompts;
 mod record;
 mod repetition;
+#[cfg(test)]
+mod rules;
 mod segments;
+#[cfg(test)]
+mod testkit;
 #[cfg(test)]
 mod tests;
 mod turns;

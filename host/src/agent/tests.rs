@@ -1,89 +1,14 @@
-//! Does the loop keep the contract's rules around its hooks? Real components,
-//! real workspaces.
-
-use std::sync::{Arc, OnceLock};
+//! What do the effects of hooks come to in an episode? The rules of the contract are in `rules`.
 
 use serde_json::json;
 
+use super::testkit::*;
 use super::*;
 use crate::harness::{
-    EffectKind, Generation, Generations, HarnessManifest, HookPoint, LimitKind, Limits, PatchSource,
-    PluginEntry, Protocol, ToolStatus,
+    EffectKind, HookPoint, LimitKind, Limits, PatchSource, Protocol, Repetition, ToolStatus,
 };
-use crate::plugin::testkit::{Guest, notes, tool_says};
-use crate::plugin::{Engine, PluginLimits};
-use crate::policy::{Message, Origin, Reply, Sampling, ScriptedPolicy, ToolCall};
-use crate::store::BlobStore;
-use crate::task::Task;
-use crate::workspace::WorkspaceConfig;
-
-const SUBMIT: &str = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git diff";
-const FIX: &str = "sed -i 's/left - right/left + right/' calc.py";
-
-fn engine() -> &'static Engine {
-    static ENGINE: OnceLock<Engine> = OnceLock::new();
-    ENGINE.get_or_init(|| Engine::new(PluginLimits::default()).unwrap())
-}
-
-/// Plays commands, or whole replies that hold a fence, under these plugins.
-async fn play(plugins: &[(&str, Vec<u8>)], limits: Limits, replies: &[&str]) -> EpisodeRecord {
-    let replies: Vec<_> = replies
-        .iter()
-        .map(|reply| match reply.contains("```") || reply.starts_with('.') {
-            true => (*reply).to_owned(),
-            false => format!("```bash\n{reply}\n```"),
-        })
-        .collect();
-    play_policy(plugins, limits, &ScriptedPolicy::new(move |_| replies.clone()).with_byte_ids()).await
-}
-
-async fn play_policy(plugins: &[(&str, Vec<u8>)], limits: Limits, policy: &ScriptedPolicy) -> EpisodeRecord {
-    let folder = tempfile::tempdir().unwrap();
-    let blobs = BlobStore::open(folder.path()).unwrap();
-    let entry = |(name, bytes): &(&str, Vec<u8>)| PluginEntry {
-        name: (*name).to_owned(),
-        digest: blobs.put(bytes).unwrap(),
-        grants: Vec::new(),
-        settings: serde_json::Map::new(),
-    };
-    let plugins = plugins.iter().map(entry).collect();
-    let manifest = HarnessManifest { plugins, limits, ..HarnessManifest::bare() };
-    let generation = Generation::build(engine(), manifest, &blobs).await.unwrap();
-    let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tasks/add");
-    let spec = EpisodeSpec {
-        id: "e".into(),
-        group: "g".into(),
-        task: Arc::new(Task::load(&data).unwrap()),
-        seed: 1,
-        sampling: Sampling::default(),
-        skill: None,
-    };
-    let lease = Generations::new(generation).lease();
-    run_episode(&spec, policy, &lease, &WorkspaceConfig::default(), &Cancel::new()).await.unwrap()
-}
-
-/// A plugin that answers a point with a fixed effect of a variant.
-fn on(point: HookPoint, case: u32, text: &str) -> Vec<u8> {
-    let mut guest = Guest::new();
-    let body = guest.effect(case, text);
-    guest.on(point, &body).build()
-}
-
-/// A plugin that answers a point with a fixed text.
-fn says(point: HookPoint, text: &str) -> Vec<u8> {
-    let mut guest = Guest::new();
-    let body = guest.some(text);
-    guest.on(point, &body).build()
-}
-
-/// The last message that was shown before a turn (from 1).
-fn shown(record: &EpisodeRecord, turn: usize) -> &Message {
-    record.turns[turn - 1].input.last().unwrap()
-}
-
-fn effects(record: &EpisodeRecord, kind: EffectKind) -> usize {
-    record.effects.iter().filter(|effect| effect.kind == kind).count()
-}
+use crate::plugin::testkit::{Guest, say, tool_says};
+use crate::policy::{FinishReason, Origin, Reply, ScriptedPolicy, ToolCall};
 
 #[tokio::test]
 async fn a_deferred_submission_becomes_an_observation_and_is_capped() {
@@ -99,52 +24,6 @@ async fn a_deferred_submission_becomes_an_observation_and_is_capped() {
     assert!(
         matches!(&last.origin, Origin::Hook { point, effect, .. } if point == "on-submit" && effect == "defer")
     );
-}
-
-#[tokio::test]
-async fn notes_of_a_hook_are_at_the_end_of_the_newest_content_and_not_trained_on() {
-    let record = play(&[("note", notes("Careful."))], Limits::default(), &["ls", SUBMIT]).await;
-    for turn in [1, 2] {
-        assert!(shown(&record, turn).text().ends_with("\n\nCareful."));
-    }
-    let segment = &record.segments[0];
-    let sampled: Vec<u8> =
-        segment.ids.iter().zip(&segment.mask).filter(|(_, mask)| **mask).map(|(id, _)| *id as u8).collect();
-    assert!(!String::from_utf8_lossy(&sampled).contains("Careful."));
-}
-
-#[tokio::test]
-async fn every_call_has_one_result_call_whatever_happened_to_it() {
-    let annotate = on(HookPoint::OnToolResult, 0, "[seen]");
-    let limits = Limits { command_seconds: 1, ..Limits::default() };
-    let replies = ["ls", "false", "sleep 9", SUBMIT];
-    let record = play(&[("seen", annotate.clone())], limits, &replies).await;
-    assert_eq!(effects(&record, EffectKind::Annotate), 4);
-
-    let refuse = on(HookPoint::OnToolCall, 1, "Not this way.");
-    let limits = Limits { turns: 2, ..Limits::default() };
-    let record = play(&[("no", refuse), ("seen", annotate.clone())], limits, &[FIX, FIX]).await;
-    assert_eq!((effects(&record, EffectKind::Refuse), effects(&record, EffectKind::Annotate)), (2, 2));
-    let call = &record.turns[0].calls[0];
-    assert_eq!((call.result.status, call.result.exit_code), (ToolStatus::Refused, None));
-    let message = shown(&record, 2);
-    assert_eq!(message.text(), "refused\nNot this way.\n[seen]");
-    assert!(message.pieces.iter().all(|piece| matches!(piece.origin, Origin::Hook { .. })));
-    assert!(record.work_tree.changed.is_empty(), "a refused command does not run");
-
-    // In a reply with several calls, those after the one that hands in do not run.
-    let policy = ScriptedPolicy::answering(|_, _, _| {
-        let call = |id: &str, command: &str| ToolCall {
-            id: id.into(),
-            name: "bash".into(),
-            arguments: json!({ "command": command }),
-        };
-        let tool_calls = vec![call("1", FIX), call("2", SUBMIT), call("3", "rm calc.py")];
-        Some(Reply { tool_calls, ..Reply::default() })
-    });
-    let limits = Limits { protocol: Protocol::Tools, ..Limits::default() };
-    let record = play_policy(&[("seen", annotate)], limits, &policy).await;
-    assert_eq!((record.outcome, effects(&record, EffectKind::Annotate)), (Outcome::Solved, 3));
 }
 
 #[tokio::test]
@@ -234,35 +113,74 @@ async fn a_tool_of_a_plugin_is_called_as_a_block_of_its_name() {
 #[tokio::test]
 async fn observers_hear_of_the_episode_and_never_of_its_verdict() {
     let body = "(call $log (i32.const 1) (local.get 12) (local.get 13))";
-    let guest = Guest::new().import("log", "log", "(param i32 i32 i32)").on(HookPoint::Observe, body).build();
-    let folder = tempfile::tempdir().unwrap();
-    let blobs = BlobStore::open(folder.path()).unwrap();
-    let entry = PluginEntry {
-        name: "watch".into(),
-        digest: blobs.put(&guest).unwrap(),
-        grants: vec!["log".into()],
-        settings: serde_json::Map::new(),
-    };
-    let manifest = HarnessManifest { plugins: vec![entry], ..HarnessManifest::bare() };
-    let generation = Generation::build(engine(), manifest, &blobs).await.unwrap();
-    let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tasks/add");
-    let spec = EpisodeSpec {
-        id: "e".into(),
-        group: "g".into(),
-        task: Arc::new(Task::load(&data).unwrap()),
-        seed: 1,
-        sampling: Sampling::default(),
-        skill: None,
-    };
-    let replies = vec![format!("```bash\n{FIX}\n```"), format!("```bash\n{SUBMIT}\n```")];
-    let policy = ScriptedPolicy::new(move |_| replies.clone());
-    let lease = Generations::new(generation).lease();
-    let record =
-        run_episode(&spec, &policy, &lease, &WorkspaceConfig::default(), &Cancel::new()).await.unwrap();
+    let watch = Guest::new().import("log", "log", "(param i32 i32 i32)").on(HookPoint::Observe, body).build();
+    let record = play(&[("watch", watch)], Limits::default(), &[FIX, SUBMIT]).await;
     let heard: Vec<_> = record.effects.iter().map(|effect| effect.text.as_str()).collect();
     assert_eq!(heard.len(), 4, "{heard:?}");
     assert!(heard[0].contains("instruction"), "{heard:?}");
     assert!(heard[1].contains("\"turn\":1") && heard[2].contains("\"turn\":2"), "{heard:?}");
     assert!(heard[3].contains("\"exit\":\"submitted\""), "{heard:?}");
     assert!(!heard.iter().any(|text| text.contains("solved") || text.contains("reward")), "{heard:?}");
+}
+
+/// Notes the word at the index that a point is told: an enumeration behind the context.
+fn tells_case(point: HookPoint, words: &[&str], option: bool) -> Vec<u8> {
+    let mut guest = Guest::new();
+    let width = words.iter().map(|word| word.len()).max().unwrap_or_default();
+    let table: String = words.iter().map(|word| format!("{word:width$}")).collect();
+    let (at, _) = guest.text(&table);
+    let at = format!("(i32.add (i32.const {at}) (i32.mul (local.get 10) (i32.const {width})))");
+    let length = format!("(i32.const {width})");
+    let body = match option {
+        true => format!(
+            "(i32.store (i32.const 64) (i32.const 1)) (i32.store (i32.const 68) {at})
+             (i32.store (i32.const 72) {length}) (i32.const 64)"
+        ),
+        false => say(0, &at, &length),
+    };
+    guest.on(point, &body).build()
+}
+
+#[tokio::test]
+async fn every_repetition_reaches_on_loop_at_its_threshold() {
+    let words = ["same-call", "same-error", "alternating", "no-action"];
+    let check = async |replies: &[&str], expected: Repetition| {
+        let plugin = tells_case(HookPoint::OnLoop, &words, false);
+        let limits = Limits { format_errors: 0, turns: replies.len() as u64, ..Limits::default() };
+        let record = play(&[("tell", plugin)], limits, replies).await;
+        let told: Vec<_> =
+            record.effects.iter().map(|effect| (effect.turn as usize, effect.text.trim())).collect();
+        assert_eq!(told, [(replies.len(), words[expected as usize])]);
+    };
+    check(&["ls"; 4], Repetition::SameCall).await;
+    check(&["exit 3", "(exit 3)", "bash -c 'exit 3'"], Repetition::SameError).await;
+    let two = ["echo a", "echo b"];
+    check(&[two, two, two].concat(), Repetition::Alternating).await;
+    check(&["."; 3], Repetition::NoAction).await;
+}
+
+#[tokio::test]
+async fn every_format_error_reaches_on_format_error() {
+    let words = ["no-action", "several-actions", "unknown-tool", "bad-arguments", "cut-off"];
+    let plugins = [("tell", tells_case(HookPoint::OnFormatError, &words, true))];
+    let limits = |protocol| Limits { protocol, format_errors: 0, turns: 4, ..Limits::default() };
+    let told = |record: &EpisodeRecord| -> Vec<String> {
+        record.effects.iter().map(|effect| effect.text.trim().to_owned()).collect()
+    };
+    let two = "```bash\nls\n```\n```bash\nls\n```";
+    let record = play(&plugins, limits(Protocol::Text), &[".", two, "ls", "ls"]).await;
+    assert_eq!(told(&record), ["no-action", "several-actions"]);
+
+    let policy = ScriptedPolicy::answering(|_, turn, _| {
+        let call = |name: &str, arguments| ToolCall { id: "1".into(), name: name.into(), arguments };
+        let (finish, tool_calls) = match turn {
+            1 => (FinishReason::Stop, vec![]),
+            2 => (FinishReason::Length, vec![]),
+            3 => (FinishReason::Stop, vec![call("shell", json!({}))]),
+            _ => (FinishReason::Stop, vec![call("bash", json!({"cmd": "ls"}))]),
+        };
+        Some(Reply { finish, tool_calls, ..Reply::default() })
+    });
+    let record = play_on(engine(), &plugins, limits(Protocol::Tools), &policy).await;
+    assert_eq!(told(&record), ["no-action", "cut-off", "unknown-tool", "bad-arguments"]);
 }

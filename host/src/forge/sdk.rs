@@ -17,6 +17,7 @@ const FILES: &[(&str, &str)] = &[
     ("capabilities.rs", include_str!("../../../plugins/sdk/src/capabilities.rs")),
     ("json.rs", include_str!("../../../plugins/sdk/src/json.rs")),
     ("rt.rs", include_str!("../../../plugins/sdk/src/rt.rs")),
+    ("shell.rs", include_str!("../../../plugins/sdk/src/shell.rs")),
 ];
 
 /// The compiled SDK's file name.

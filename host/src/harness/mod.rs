@@ -9,6 +9,10 @@ mod generation;
 mod hooks;
 mod manifest;
 #[cfg(test)]
+mod rules;
+#[cfg(test)]
+mod testkit;
+#[cfg(test)]
 mod tests;
 
 pub use cut::cut;

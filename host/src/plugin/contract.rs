@@ -193,7 +193,8 @@ fn shape(bytes: &[u8]) -> Result<(), (String, &'static str)> {
     Ok(())
 }
 
-/// What the engine has on. Kept in step with the settings in `engine`.
+/// What a guest may use. Kept in step with the settings in `engine`, which has more memories
+/// than one on for code of its own.
 fn features() -> WasmFeatures {
     let off = WasmFeatures::THREADS
         | WasmFeatures::SHARED_EVERYTHING_THREADS

@@ -179,7 +179,10 @@ pub(super) fn base_config() -> Config {
         // No async in the contract, and a call costs less than half without it.
         .concurrency_support(false)
         .wasm_component_model(true)
-        .wasm_multi_memory(false)
+        // For the engine itself: between the parts of a composed component, such as one with
+        // JavaScript inside, it puts code that sees the memories of both. What a guest brings
+        // is validated without it.
+        .wasm_multi_memory(true)
         .wasm_memory64(false)
         // Without debug information a trap costs less and says as much.
         .generate_address_map(false)

@@ -28,6 +28,8 @@ mod limits;
 mod meters;
 mod no_workspace;
 mod points;
+#[cfg(test)]
+mod rules;
 mod settings;
 mod state;
 #[cfg(test)]

@@ -2,12 +2,16 @@
 //! the canonical ABI by hand, made into components in process.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
+use async_trait::async_trait;
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::abi::{AbiVariant, WasmType};
 use wit_parser::{Resolve, WorldItem};
 
+use super::no_workspace::NoWorkspace;
 use super::points::HookPoint;
+use super::workspace_access::{ExecOutput, SearchHit, WorkspaceAccess, WorkspaceEntry, WorkspaceError};
 
 /// Returns nothing: `none` at an address that is all zeros.
 pub(crate) const NOTHING: &str = "(i32.const 16)";
@@ -332,4 +336,50 @@ pub(crate) fn notes(text: &str) -> Vec<u8> {
     let mut guest = Guest::new();
     let body = guest.effect(0, text);
     guest.on(HookPoint::OnModelCall, &body).build()
+}
+
+/// A hook that reads `a.py` and notes what came, the bytes or the error's text.
+pub(crate) fn reader() -> Guest {
+    let mut guest = Guest::new().import("workspace-read", "read", "(param i32 i32 i32)");
+    let (path, length) = guest.text("a.py");
+    let body = format!(
+        "(call $read (i32.const {path}) (i32.const {length}) (i32.const 160))
+         (if (result i32) (i32.eqz (i32.load8_u (i32.const 160)))
+            (then {}) (else {}))",
+        say(0, "(i32.load (i32.const 164))", "(i32.load (i32.const 168))"),
+        say(1, "(i32.load (i32.const 168))", "(i32.load (i32.const 172))")
+    );
+    guest.on(HookPoint::OnModelCall, &body)
+}
+
+/// A workspace with one file that takes its time.
+pub(crate) struct SlowFile(pub Duration);
+
+#[async_trait]
+impl WorkspaceAccess for SlowFile {
+    async fn read(&self, path: &str) -> Result<Vec<u8>, WorkspaceError> {
+        tokio::time::sleep(self.0).await;
+        Ok(format!("read {path}").into_bytes())
+    }
+    async fn list(&self, path: &str) -> Result<Vec<WorkspaceEntry>, WorkspaceError> {
+        NoWorkspace.list(path).await
+    }
+    async fn stat(&self, path: &str) -> Result<WorkspaceEntry, WorkspaceError> {
+        NoWorkspace.stat(path).await
+    }
+    async fn search(&self, t: &str, s: &str, m: u32) -> Result<Vec<SearchHit>, WorkspaceError> {
+        NoWorkspace.search(t, s, m).await
+    }
+    async fn diff(&self) -> Result<Vec<u8>, WorkspaceError> {
+        NoWorkspace.diff().await
+    }
+    async fn untracked(&self) -> Result<Vec<String>, WorkspaceError> {
+        NoWorkspace.untracked().await
+    }
+    async fn write(&self, path: &str, content: &[u8]) -> Result<(), WorkspaceError> {
+        NoWorkspace.write(path, content).await
+    }
+    async fn exec(&self, argv: &[String], time: Duration) -> Result<ExecOutput, WorkspaceError> {
+        NoWorkspace.exec(argv, time).await
+    }
 }

@@ -1,9 +1,9 @@
-//! What does a user read when a plugin is refused, and what does a plugin get?
+//! What does a user read when a plugin is refused, and what does a plugin get? Rules 4 and 9 of
+//! the contract are in `rules`.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
@@ -11,20 +11,20 @@ use super::testkit::*;
 use super::*;
 use crate::store::Digest;
 
-fn engine() -> &'static Engine {
+pub(super) fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| Engine::new(PluginLimits::default()).unwrap())
 }
 
 /// The error of an admission, with the digest left out.
-async fn refusal(engine: &Engine, bytes: &[u8], grants: &Grants) -> String {
+pub(super) async fn refusal(engine: &Engine, bytes: &[u8], grants: &Grants) -> String {
     match admit(engine, bytes, grants, &AdmissionOptions::default()).await {
         Ok(_) => "admitted".to_owned(),
         Err(error) => error.to_string().replace(&Digest::of(bytes).short(), "DIGEST"),
     }
 }
 
-async fn refused(bytes: &[u8], expected: Expect) {
+pub(super) async fn refused(bytes: &[u8], expected: Expect) {
     expected.assert_eq(&refusal(engine(), bytes, &Grants::none()).await);
 }
 
@@ -78,6 +78,14 @@ async fn what_is_no_component_is_refused_by_name() {
         help: give the `.wasm` file; native code from outside is never loaded"#]],
     )
     .await;
+}
+
+/// The engine has several memories on for code of its own; a guest must not.
+#[tokio::test]
+async fn second_memory_of_a_module_is_refused() {
+    let bytes = wat::parse_str("(component (core module (memory 1) (memory 1)))").unwrap();
+    let error = refusal(engine(), &bytes, &Grants::none()).await;
+    assert!(error.contains("is not a valid component: multiple memories"), "{error}");
 }
 
 #[tokio::test]
@@ -191,49 +199,6 @@ async fn wrong_values_are_refused() {
     refused(&Guest::new().on(HookPoint::OnChoosePatch, out_of_range).build(), expect![[r#"
         the plugin DIGEST failed a trial call of `on-choose-patch`: it returned a wrong value: it chose candidate 2 of 2, counted from 0 (admission step: canary)
         help: return a value of the form that the contract in `wit/` asks for"#]]).await;
-}
-
-#[tokio::test]
-async fn rule_9_different_answers_to_the_same_input_are_refused() {
-    // Random numbers that no input tells.
-    let guest = Guest::new()
-        .package("package wasi:random@0.2.6 { interface random { get-random-u64: func() -> u64; } }")
-        .import_from("wasi:random/random@0.2.6", "get-random-u64", "(result i64)");
-    let mut body = "(local.set $n (i32.and (i32.wrap_i64 (call $get-random-u64)) (i32.const 7)))".to_owned();
-    body.push_str(&say(0, "(i32.const 4096)", "(local.get $n)"));
-    let mut guest = guest.on(HookPoint::OnModelCall, &body);
-    guest.text("abcdefgh");
-    refused(&guest.build(), expect![[r#"
-        the plugin DIGEST answers the same input of `on-model-call` differently: first `{"note":"abcde"}`, then `{"note":"abc"}` (admission step: determinism)
-        help: leave out what depends on chance, time of day or the order of a hash map; import `random` or `clock` of the contract if the plugin needs them"#]]).await;
-
-    // Tools that change from call to call.
-    let mut guest = Guest::new();
-    let (name, _) = guest.text("abcdefgh");
-    let (schema, length) = guest.text("{\"type\": \"object\"}");
-    let definitions = format!(
-        "(global.set $count (i32.add (global.get $count) (i32.const 1)))
-         (i32.store (i32.const 200) (i32.const {name})) (i32.store (i32.const 204) (global.get $count))
-         (i32.store (i32.const 208) (i32.const {name})) (i32.store (i32.const 212) (i32.const 3))
-         (i32.store (i32.const 216) (i32.const {schema})) (i32.store (i32.const 220) (i32.const {length}))
-         (i32.store (i32.const 64) (i32.const 200)) (i32.store (i32.const 68) (i32.const 1)) (i32.const 64)"
-    );
-    refused(
-        &guest.tools_with(&definitions, "(unreachable)").build(),
-        expect![[r#"
-        the plugin DIGEST defines other tools when it is asked again (admission step: determinism)
-        help: return the same tools at every call, whatever time it is and whatever was called before"#]],
-    )
-    .await;
-
-    // The capability `random` is seeded, so its numbers are part of the input.
-    let guest = Guest::new().import("random", "next-u64", "(result i64)");
-    let mut body = "(local.set $n (i32.and (i32.wrap_i64 (call $next-u64)) (i32.const 7)))".to_owned();
-    body.push_str(&say(0, "(i32.const 4096)", "(local.get $n)"));
-    let mut guest = guest.on(HookPoint::OnModelCall, &body);
-    guest.text("abcdefgh");
-    let bytes = guest.build();
-    assert_eq!(refusal(engine(), &bytes, &Grants::all()).await, "admitted");
 }
 
 #[tokio::test]
@@ -366,119 +331,6 @@ async fn capabilities_do_what_the_contract_says() {
     let mut slow = how();
     slow.workspace = Arc::new(SlowFile(Duration::ZERO));
     expect![[r#"{"note":"read a.py"} []"#]].assert_eq(&note(&guest, slow).await);
-}
-
-/// A hook that reads `a.py` and notes what came, the bytes or the error's text.
-fn reader() -> Guest {
-    let mut guest = Guest::new().import("workspace-read", "read", "(param i32 i32 i32)");
-    let (path, length) = guest.text("a.py");
-    let body = format!(
-        "(call $read (i32.const {path}) (i32.const {length}) (i32.const 160))
-         (if (result i32) (i32.eqz (i32.load8_u (i32.const 160)))
-            (then {}) (else {}))",
-        say(0, "(i32.load (i32.const 164))", "(i32.load (i32.const 168))"),
-        say(1, "(i32.load (i32.const 168))", "(i32.load (i32.const 172))")
-    );
-    guest.on(HookPoint::OnModelCall, &body)
-}
-
-/// A workspace with one file that takes its time.
-struct SlowFile(Duration);
-
-#[async_trait]
-impl WorkspaceAccess for SlowFile {
-    async fn read(&self, path: &str) -> Result<Vec<u8>, WorkspaceError> {
-        tokio::time::sleep(self.0).await;
-        Ok(format!("read {path}").into_bytes())
-    }
-    async fn list(&self, path: &str) -> Result<Vec<WorkspaceEntry>, WorkspaceError> {
-        NoWorkspace.list(path).await
-    }
-    async fn stat(&self, path: &str) -> Result<WorkspaceEntry, WorkspaceError> {
-        NoWorkspace.stat(path).await
-    }
-    async fn search(&self, t: &str, s: &str, m: u32) -> Result<Vec<SearchHit>, WorkspaceError> {
-        NoWorkspace.search(t, s, m).await
-    }
-    async fn diff(&self) -> Result<Vec<u8>, WorkspaceError> {
-        NoWorkspace.diff().await
-    }
-    async fn untracked(&self) -> Result<Vec<String>, WorkspaceError> {
-        NoWorkspace.untracked().await
-    }
-    async fn write(&self, path: &str, content: &[u8]) -> Result<(), WorkspaceError> {
-        NoWorkspace.write(path, content).await
-    }
-    async fn exec(&self, argv: &[String], time: Duration) -> Result<ExecOutput, WorkspaceError> {
-        NoWorkspace.exec(argv, time).await
-    }
-}
-
-/// One call of `on-model-call` under these limits, after admission.
-async fn under(limits: PluginLimits, guest: &Guest, workspace: Arc<dyn WorkspaceAccess>) -> String {
-    let engine = Engine::new(limits).unwrap();
-    let options = AdmissionOptions::default();
-    let admitted = admit(&engine, &guest.build(), &Grants::all(), &options).await.unwrap();
-    let config = InstanceConfig { settings: "{}".into(), seed: 0, workspace };
-    let mut instance = Instance::new(&admitted, config);
-    let context = Context { turn: 100, ..Context::default() };
-    match instance.on_model_call(&context).await {
-        Ok(answer) => format!("{answer:?}"),
-        Err(fault) => format!("it {fault}"),
-    }
-}
-
-#[tokio::test]
-async fn rule_4_waiting_in_host_calls_is_not_the_guests_time() {
-    let deadline_hook = Duration::from_millis(40);
-    let limits = PluginLimits { deadline_hook, ..PluginLimits::default() };
-    let workspace = Arc::new(SlowFile(Duration::from_millis(400)));
-    expect![[r#"Some(Note("read a.py"))"#]].assert_eq(&under(limits, &reader(), workspace).await);
-}
-
-#[tokio::test]
-async fn rule_4_backstops_stop_what_fuel_does_not() {
-    let endless = Guest::new().on(HookPoint::OnModelCall, &late(LOOP));
-    let limits = PluginLimits {
-        fuel_hook: u64::MAX >> 1,
-        deadline_hook: Duration::from_millis(40),
-        ..PluginLimits::default()
-    };
-    expect!["it ran too long: 42 ms of its own time in one call, limit 40 ms"]
-        .assert_eq(&under(limits, &endless, Arc::new(NoWorkspace)).await);
-
-    let limits = PluginLimits { host_call: Duration::from_millis(50), ..PluginLimits::default() };
-    let workspace = Arc::new(SlowFile(Duration::from_secs(60)));
-    expect!["it waited too long for `workspace-read.read`: the host gave up after 50 ms"]
-        .assert_eq(&under(limits, &reader(), workspace).await);
-
-    let body = late("(loop $l (drop (call $now-ms)) (br $l)) (unreachable)");
-    let chatty = Guest::new().import("clock", "now-ms", "(result i64)").on(HookPoint::OnModelCall, &body);
-    expect!["it made too many host calls: 10001 in one call, limit 10000"]
-        .assert_eq(&under(PluginLimits::default(), &chatty, Arc::new(NoWorkspace)).await);
-}
-
-#[tokio::test]
-async fn a_guest_that_runs_lets_others_run() {
-    let endless = Guest::new().on(HookPoint::OnModelCall, &late(LOOP));
-    let engine = Engine::new(PluginLimits { fuel_hook: 400_000_000, ..Default::default() }).unwrap();
-    let options = AdmissionOptions::default();
-    let admitted = admit(&engine, &endless.build(), &Grants::none(), &options).await.unwrap();
-    let config = InstanceConfig { settings: "{}".into(), seed: 0, workspace: Arc::new(NoWorkspace) };
-    let mut instance = Instance::new(&admitted, config);
-    let context = Context { turn: 100, ..Context::default() };
-    // One thread: the ticks below only come through if the guest gives way.
-    let mut ticks = 0;
-    let call = instance.on_model_call(&context);
-    tokio::pin!(call);
-    let fault = loop {
-        tokio::select! {
-            answer = &mut call => break answer.unwrap_err(),
-            () = tokio::time::sleep(Duration::from_millis(1)) => ticks += 1,
-        }
-    };
-    assert_eq!(fault, PluginFault::Fuel { limit: 400_000_000 });
-    assert!(ticks >= 3, "others ran only {ticks} times");
 }
 
 #[tokio::test]

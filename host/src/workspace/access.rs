@@ -9,25 +9,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::beneath::Beneath;
+use super::caps::{EXEC_BYTES, EXEC_TIME, FILE_BYTES, LINE_BYTES, LIST_ENTRIES, SEARCH_ENTRIES, SEARCH_HITS};
 use super::error::Error;
 use super::sandbox::SandboxCommand;
 use super::workspace::Workspace;
 use crate::plugin::{ExecOutput, SearchHit, WorkspaceAccess, WorkspaceEntry, WorkspaceError};
-
-/// Bytes of one file that is read or written.
-const FILE_BYTES: u64 = 1 << 20;
-/// Entries of one listing.
-const LIST_ENTRIES: usize = 10_000;
-/// Hits of one search, whatever a plugin asks for.
-const SEARCH_HITS: usize = 1_000;
-/// Files and folders that one search looks at.
-const SEARCH_ENTRIES: usize = 20_000;
-/// Bytes of a line that a search gives back.
-const LINE_BYTES: usize = 1_000;
-/// Bytes of output of one `exec`, half from each end.
-const EXEC_BYTES: usize = 64 << 10;
-/// Longest time limit of one `exec`.
-const EXEC_TIME: Duration = Duration::from_secs(60);
 
 #[async_trait]
 impl WorkspaceAccess for Workspace {

@@ -6,6 +6,7 @@
 
 mod access;
 mod beneath;
+pub mod caps;
 mod config;
 mod error;
 mod extract;

@@ -39,6 +39,22 @@ pub mod random {
 /// What the plugin keeps during one episode. Grant: `state`.
 pub mod state {
     pub use super::raw::state::{get, set};
+
+    /// A text; an empty one if nothing is kept under `key`.
+    pub fn text(key: &str) -> String {
+        get(key).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    }
+
+    /// A number; 0 if nothing is kept under `key`.
+    pub fn number(key: &str) -> u64 {
+        text(key).parse().unwrap_or(0)
+    }
+
+    /// Keeps a number. Nothing is kept past the host's cap.
+    pub fn set_number(key: &str, number: u64) {
+        // A few digits never pass a cap that holds anything at all.
+        let _ = set(key, number.to_string().as_bytes());
+    }
 }
 
 /// The plugin's settings in the harness manifest. Grant: `settings`.

@@ -29,6 +29,7 @@ mod capabilities;
 pub mod json;
 #[doc(hidden)]
 pub mod rt;
+pub mod shell;
 
 pub use bindings::exports::tandem::harness as points;
 pub use bindings::tandem::harness::types::{
@@ -58,6 +59,18 @@ impl ToolOutput {
     /// A failure that the policy reads. Say what to do instead.
     pub fn error(text: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::text(text) }
+    }
+}
+
+impl ToolCall {
+    /// The text argument under `key`.
+    pub fn text(&self, key: &str) -> Option<String> {
+        json::parse(&self.arguments).ok()?.get(key)?.as_str().map(str::to_owned)
+    }
+
+    /// The command line of a call of `bash`; none of a call of another tool.
+    pub fn command(&self) -> Option<String> {
+        if self.name == "bash" { self.text("command") } else { None }
     }
 }
 

@@ -204,5 +204,18 @@ pub fn meaning(signal: Signal) -> &'static str {
         Signal::CommandTimeout => "a command was stopped at its time limit",
         Signal::UnknownName => "a name that does not exist was called or imported",
         Signal::FailedEdit => "a command that edits a file failed or changed nothing",
+        Signal::BrokenSyntax => "after an edit something did not parse any more",
+        Signal::TestsEdited => "the patch changes tests that were there before",
+        Signal::EncodingChanged => {
+            "the patch changes nothing but line endings or the byte order mark of some lines"
+        }
+        Signal::UntestedHandIn => "nothing was run between the last edit and the hand-in",
+        Signal::MissingPath => "paths that do not exist were named, twice or more",
+        Signal::InteractiveCommand => "a command waited for a person",
+        Signal::FlakyCommand => "a command failed with a cause that often passes",
+        Signal::LongTestFailure => "a failing test run had an output that is long to read",
+        Signal::LongOutput => "results were long to read, twice or more",
+        Signal::SlowSearch => "a search took long, or found more than can be read",
+        Signal::ManyLooks => "many looks at files in a row, without a change",
     }
 }
