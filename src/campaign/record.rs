@@ -6,7 +6,7 @@
 //! run again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail};
@@ -131,6 +131,7 @@ pub struct Publication {
 pub struct RunRecord {
     connection: Mutex<Connection>,
     blobs: BlobStore,
+    folder: PathBuf,
 }
 
 impl RunRecord {
@@ -144,9 +145,13 @@ impl RunRecord {
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.busy_timeout(std::time::Duration::from_secs(10))?;
         connection
-            .execute_batch(SCHEMA)
+            .execute_batch(&[SCHEMA, super::exchanges::SCHEMA].concat())
             .with_context(|| format!("the run record {} is not one", path.display()))?;
-        let record = Self { connection: Mutex::new(connection), blobs: BlobStore::open(run.join("blobs"))? };
+        let record = Self {
+            connection: Mutex::new(connection),
+            blobs: BlobStore::open(run.join("blobs"))?,
+            folder: run.to_owned(),
+        };
         match record.meta("schema")? {
             None => record.set_meta("schema", &SCHEMA_VERSION.to_string())?,
             Some(version) if version == SCHEMA_VERSION.to_string() => {}
@@ -158,12 +163,17 @@ impl RunRecord {
         Ok(record)
     }
 
+    /// The run folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The blobs of the run: components, sources, episode records.
     pub fn blobs(&self) -> &BlobStore {
         &self.blobs
     }
 
-    fn connection(&self) -> std::sync::MutexGuard<'_, Connection> {
+    pub(super) fn connection(&self) -> std::sync::MutexGuard<'_, Connection> {
         // A panic while the lock is held leaves SQLite itself consistent.
         self.connection.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -376,7 +386,7 @@ impl RunRecord {
     }
 }
 
-fn digest_column(row: &rusqlite::Row<'_>, index: usize) -> rusqlite::Result<Digest> {
+pub(super) fn digest_column(row: &rusqlite::Row<'_>, index: usize) -> rusqlite::Result<Digest> {
     let text: String = row.get(index)?;
     text.parse().map_err(|error| {
         rusqlite::Error::FromSqlConversionFailure(index, rusqlite::types::Type::Text, Box::new(error))

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use tandem_host::store::Digest;
 
-use crate::evolve::{GateReport, Signal, Verdict};
+use crate::evolve::{GateReport, Language, Manifest, Signal, Verdict};
 
 /// A proposal as kept in the record; its source is a blob.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -12,8 +12,31 @@ pub struct ProposalRow {
     pub name: String,
     pub signal: Signal,
     pub source: Digest,
+    #[serde(default)]
+    pub language: Language,
     pub grants: Vec<String>,
     pub rationale: String,
+    /// What a model said about it, predictions included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<Manifest>,
+}
+
+/// What asking the harness teacher in one round gave, beside its proposals.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TeacherReport {
+    /// For each proposal that was asked for, what was wrong in the rounds that were not usable.
+    pub asked: Vec<AskedReport>,
+    /// Why asking ended early: the budget, or an endpoint that gave no reply.
+    pub stopped: Option<String>,
+}
+
+/// One proposal that was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AskedReport {
+    /// Its name, if one came of it.
+    pub proposal: Option<String>,
+    /// One for each round that was not usable.
+    pub reasons: Vec<String>,
 }
 
 /// What became of one candidate.

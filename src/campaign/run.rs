@@ -10,20 +10,22 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use tandem_host::agent::EpisodeRecord;
-use tandem_host::forge::{Forge, Source};
-use tandem_host::harness::{Generation, Generations, HarnessManifest, PluginEntry};
+use tandem_host::forge::Forge;
+use tandem_host::harness::{Generation, Generations, HarnessManifest};
 use tandem_host::plugin::{AdmissionOptions, Engine};
 use tandem_host::rollout::{Cancel, EpisodeSpec, RolloutConfig, run_many};
 use tandem_host::store::Digest;
 use tandem_host::task::{Task, TaskSet};
 use tandem_host::workspace::WorkspaceConfig;
 
+use super::candidates::{self, Builder};
 use super::config::CampaignConfig;
 use super::draw;
 use super::ledger::{gate_id, keep_ledger};
 use super::record::{Arm, EpisodeRow, Place, Publication, RunRecord};
 use super::reports::{CandidateReport, ProposalRow, UpdateReport};
 use super::runtime::PolicyRuntime;
+use super::teach::{NewIdeas, Round};
 use crate::evolve::{ArmCounts, Catalog, Diagnosis, GateReport, PairedTask, PairedTest, Proposal, diagnose};
 use crate::view::Progress;
 
@@ -34,9 +36,9 @@ pub struct Campaign {
     record: Arc<RunRecord>,
     tasks: BTreeMap<String, Arc<Task>>,
     evaluation: BTreeMap<String, Arc<Task>>,
-    engine: Engine,
-    forge: Arc<Forge>,
-    admission: AdmissionOptions,
+    builder: Builder,
+    /// None when the catalog proposes.
+    teacher: Option<NewIdeas>,
     workspaces: WorkspaceConfig,
     generations: Arc<Generations>,
     runtime: PolicyRuntime,
@@ -92,15 +94,21 @@ impl Campaign {
             .max()
             .unwrap_or(0);
         let runtime = PolicyRuntime::open(&config, &parts.device, &run.join("checkpoints"), version)?;
+        let teacher = NewIdeas::open(&config.teacher.harness, tasks.values(), Some(runtime.policy()))?;
+        let builder = Builder {
+            engine: parts.engine,
+            forge: Arc::new(parts.forge),
+            admission,
+            blobs: record.blobs().clone(),
+        };
         Ok(Self {
             config,
             run: run.to_owned(),
             record,
             tasks,
             evaluation,
-            engine: parts.engine,
-            forge: Arc::new(parts.forge),
-            admission,
+            builder,
+            teacher,
             workspaces: parts.workspaces,
             generations,
             runtime,
@@ -125,7 +133,7 @@ impl Campaign {
         let (first, rest) = drawn.split_at(split);
         self.collect(round, first).await?;
         if self.config.method.evolves() {
-            let proposals = self.propose(round)?;
+            let proposals = self.propose(round).await?;
             // Candidates are built, gated and published while the other groups run.
             tokio::try_join!(self.collect(round, rest), self.evolve(round, &proposals))?;
         } else {
@@ -234,7 +242,8 @@ impl Campaign {
 
     async fn generation(&self, digest: &Digest) -> Result<Arc<Generation>> {
         let manifest = self.record.harness(digest)?;
-        Ok(Generation::build_with(&self.engine, manifest, self.record.blobs(), &self.admission).await?)
+        let builder = &self.builder;
+        Ok(Generation::build_with(&builder.engine, manifest, &builder.blobs, &builder.admission).await?)
     }
 
     fn rows(&self, round: u32, arm: Arm) -> Result<Vec<EpisodeRow>> {
@@ -243,7 +252,7 @@ impl Campaign {
     }
 
     /// Diagnoses the episodes of this round so far and asks the teacher.
-    fn propose(&self, round: u32) -> Result<Vec<ProposalRow>> {
+    async fn propose(&self, round: u32) -> Result<Vec<ProposalRow>> {
         if let Some(rows) = self.record.phase(round, "proposals")? {
             return Ok(rows);
         }
@@ -254,9 +263,38 @@ impl Campaign {
             .collect::<Result<Vec<_>>>()?;
         let diagnosis: Diagnosis = diagnose(&records);
         let recurring = diagnosis.recurring(self.config.evolve.min_tasks);
-        let tried: BTreeSet<Digest> =
-            self.candidates()?.into_iter().map(|(_, report)| report.proposal.source).collect();
-        let proposals = Catalog.propose(&recurring, &tried, self.config.evolve.candidates);
+        let most = self.config.evolve.candidates;
+        let proposals = match &self.teacher {
+            None => {
+                let tried: BTreeSet<Digest> =
+                    self.candidates()?.into_iter().map(|(_, report)| report.proposal.source).collect();
+                Catalog.propose(&recurring, &tried, most)
+            }
+            Some(teacher) => {
+                let incumbent = self.record.harness(&newest_harness(&self.record)?)?;
+                let spinner = self.progress.spin(&format!("round {round}: the teacher writes"));
+                let now = Round {
+                    number: round,
+                    records: &records,
+                    diagnosis: &diagnosis,
+                    recurring: &recurring,
+                    record: &self.record,
+                    builder: &self.builder,
+                    incumbent: &incumbent,
+                };
+                let (proposals, report) = tokio::select! {
+                    asked = teacher.propose(now, most) => asked?,
+                    () = self.cancel.cancelled() => bail!(tandem_host::rollout::Cancelled),
+                };
+                spinner.finish();
+                if let Some(why) = &report.stopped {
+                    let why = why.replace("\nhelp: ", "; ");
+                    self.progress.say(&format!("round {round}: the teacher was not asked further: {why}"));
+                }
+                self.record.end_phase(round, "teacher", &report)?;
+                proposals
+            }
+        };
         let rows = proposals.iter().map(|proposal| self.keep(proposal)).collect::<Result<Vec<_>>>()?;
         self.record.end_phase(round, "diagnosis", &diagnosis)?;
         self.record.end_phase(round, "proposals", &rows)?;
@@ -276,8 +314,10 @@ impl Campaign {
             name: proposal.name.clone(),
             signal: proposal.signal,
             source,
+            language: proposal.language,
             grants: proposal.grants.clone(),
             rationale: proposal.rationale.clone(),
+            manifest: proposal.manifest.clone(),
         })
     }
 
@@ -328,37 +368,29 @@ impl Campaign {
         let proposal = &report.proposal;
         let source = self.record.blobs().get(&proposal.source)?;
         let text = String::from_utf8(source).context("a plugin source in the run record is not text")?;
-        let source = Source::File { name: format!("{}.rs", proposal.name), text };
-        let forge = self.forge.clone();
-        let built = match tokio::task::spawn_blocking(move || forge.build(&source)).await? {
-            Ok(built) => built,
-            Err(error) => {
-                report.refused = Some(error.to_string());
-                return Ok(None);
-            }
+        let incumbent = self.record.harness(&report.incumbent)?;
+        let parts = candidates::Parts {
+            name: &proposal.name,
+            language: proposal.language,
+            source: &text,
+            grants: &proposal.grants,
         };
-        report.build_seconds = built.seconds;
-        let plugin = self.record.blobs().put(&built.component)?;
-        self.record.add_source(&plugin, &proposal.source, &proposal.name)?;
-        report.plugin = Some(plugin);
-        let mut manifest = self.record.harness(&report.incumbent)?;
-        let entry = PluginEntry {
-            name: proposal.name.clone(),
-            digest: plugin,
-            grants: proposal.grants.clone(),
-            settings: serde_json::Map::new(),
+        let (plugin, seconds, built) = match self.builder.build(parts, &incumbent).await? {
+            Ok(candidate) => (Some(candidate.plugin), candidate.seconds, Ok(candidate.generation)),
+            Err(refused) => (refused.plugin, refused.seconds, Err(refused.reason)),
         };
-        match manifest.plugins.iter_mut().find(|existing| existing.name == entry.name) {
-            Some(existing) => *existing = entry,
-            None => manifest.plugins.push(entry),
+        if let Some(plugin) = &plugin {
+            self.record.add_source(plugin, &proposal.source, &proposal.name)?;
         }
-        match Generation::build_with(&self.engine, manifest, self.record.blobs(), &self.admission).await {
+        report.plugin = plugin;
+        report.build_seconds = seconds;
+        match built {
             Ok(generation) => {
                 report.harness = Some(generation.digest());
                 Ok(Some(generation))
             }
-            Err(error) => {
-                report.refused = Some(error.to_string());
+            Err(reason) => {
+                report.refused = Some(reason);
                 Ok(None)
             }
         }

@@ -9,6 +9,7 @@ mod pair;
 mod plugin;
 mod setup;
 mod tasks;
+mod teacher;
 #[cfg(feature = "train")]
 mod train;
 #[cfg(feature = "train")]
@@ -58,6 +59,9 @@ enum Command {
     /// Change, compare, publish and roll back harnesses.
     #[command(subcommand)]
     Harness(harness::HarnessCommand),
+    /// Try out the teachers of a campaign.
+    #[command(subcommand)]
+    Teacher(teacher::TeacherCommand),
     /// Run one task with a policy and a harness.
     Episode(episode::EpisodeArguments),
     /// Record demonstrations from tasks that carry scripted replies.
@@ -118,6 +122,7 @@ async fn dispatch(command: Command) -> Result<Exit> {
         Command::Tasks(command) => tasks::run(command).await,
         Command::Model(command) => model::run(command),
         Command::Harness(command) => harness::run(command).await,
+        Command::Teacher(command) => teacher::run(command).await,
         Command::Episode(arguments) => episode::run(arguments).await,
         Command::Demos(arguments) => demos::run(arguments).await,
         #[cfg(feature = "train")]

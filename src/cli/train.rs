@@ -27,6 +27,7 @@ pub struct TrainArguments {
 
 pub async fn run(arguments: TrainArguments) -> Result<Exit> {
     let config = CampaignConfig::load(&arguments.campaign)?;
+    config.check_for_training().map_err(anyhow::Error::msg)?;
     let run = arguments.run.clone().unwrap_or_else(|| Path::new("runs").join(&config.name));
     let lock = claim(&run, &config, &arguments)?;
     // Before the engine, which looks its meters up when it is made.

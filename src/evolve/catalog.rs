@@ -9,29 +9,8 @@ use std::collections::BTreeSet;
 use tandem_host::store::Digest;
 
 use super::catalog_entries::{ANSWERS, Answer, MECHANISMS, Mechanism};
+use super::proposal::{Language, Proposal};
 use super::signals::Signal;
-
-/// A proposed plugin: source, and what its manifest entry needs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Proposal {
-    /// The name in the harness manifest; an entry of the same name is replaced.
-    pub name: String,
-    /// The trouble that it answers.
-    pub signal: Signal,
-    /// One Rust file.
-    pub source: String,
-    /// Capabilities that it asks for.
-    pub grants: Vec<String>,
-    /// One sentence: why this should help.
-    pub rationale: String,
-}
-
-impl Proposal {
-    /// The digest of the source text, by which a proposal is known.
-    pub fn source_digest(&self) -> Digest {
-        Digest::of(self.source.as_bytes())
-    }
-}
 
 /// The built-in teacher.
 pub struct Catalog;
@@ -51,9 +30,11 @@ impl Catalog {
                 let proposal = Proposal {
                     name: mechanism.name.into(),
                     signal: *signal,
+                    language: Language::Rust,
                     source: with_parameters(mechanism.source, answer.parameters),
                     grants: mechanism.grants.iter().map(|grant| (*grant).to_owned()).collect(),
                     rationale: answer.rationale.into(),
+                    manifest: None,
                 };
                 let known = tried.contains(&proposal.source_digest())
                     || proposals.iter().any(|earlier| earlier.name == proposal.name);

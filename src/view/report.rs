@@ -8,7 +8,9 @@ use anyhow::Result;
 use serde::Serialize;
 use tandem_host::store::Digest;
 
-use crate::campaign::{CandidateReport, EpisodeRow, Publication, RunRecord, UpdateReport};
+use crate::campaign::{
+    CandidateReport, EpisodeRow, ExchangeRow, Publication, RunRecord, TeacherReport, UpdateReport,
+};
 use crate::evolve::{Diagnosis, Verdict};
 
 /// Everything that `tandem report` shows.
@@ -17,6 +19,9 @@ pub struct Report {
     pub harnesses: Vec<HarnessLine>,
     pub rates: Vec<RateLine>,
     pub diagnoses: Vec<DiagnosisLine>,
+    /// What asking teachers took, by role and model.
+    pub teachers: Vec<TeacherLine>,
+    pub asked: Vec<AskedLine>,
     pub ledger: Vec<LedgerLine>,
     pub firings: Vec<FiringLine>,
     pub updates: Vec<UpdateReport>,
@@ -51,6 +56,29 @@ pub struct RateLine {
 pub struct DiagnosisLine {
     pub round: u32,
     pub diagnosis: Diagnosis,
+}
+
+/// What one teacher used.
+#[derive(Debug, Default, Serialize)]
+pub struct TeacherLine {
+    pub role: String,
+    pub kind: String,
+    pub model: String,
+    /// Tries, and those that gave a reply.
+    pub tries: usize,
+    pub replies: usize,
+    pub prompt_tokens: u64,
+    pub reply_tokens: u64,
+    /// In the currency of the campaign's price.
+    pub cost: f64,
+    pub seconds: f64,
+}
+
+/// What asking for proposals in one round gave.
+#[derive(Debug, Serialize)]
+pub struct AskedLine {
+    pub round: u32,
+    pub report: TeacherReport,
 }
 
 /// One candidate's way through the gate.
@@ -92,12 +120,34 @@ pub fn report(record: &RunRecord) -> Result<Report> {
             .into_iter()
             .map(|(round, _, diagnosis)| DiagnosisLine { round, diagnosis })
             .collect(),
+        teachers: teachers(record.exchanges()?),
+        asked: record
+            .phases::<TeacherReport>("teacher")?
+            .into_iter()
+            .map(|(round, _, report)| AskedLine { round, report })
+            .collect(),
         ledger: ledger.into_iter().map(|(round, _, candidate)| LedgerLine { round, candidate }).collect(),
         firings: firings(record, &rows)?,
         updates: updates.into_iter().map(|(_, _, update)| update).collect(),
         table: rates(rows.iter().filter(|row| row.arm == "evaluate")),
         invalid,
     })
+}
+
+fn teachers(rows: Vec<ExchangeRow>) -> Vec<TeacherLine> {
+    let mut lines: BTreeMap<(String, String, String), TeacherLine> = BTreeMap::new();
+    for row in rows {
+        let key = (row.role, row.kind, row.model);
+        let line = lines.entry(key.clone()).or_default();
+        (line.role, line.kind, line.model) = key;
+        line.tries += 1;
+        line.replies += usize::from(row.reply.is_some());
+        line.prompt_tokens += row.prompt_tokens;
+        line.reply_tokens += row.reply_tokens;
+        line.cost += row.cost;
+        line.seconds += row.seconds;
+    }
+    lines.into_values().collect()
 }
 
 fn harness_line(record: &RunRecord, publication: Publication) -> Result<HarnessLine> {
@@ -189,6 +239,32 @@ impl fmt::Display for Report {
                 ]
             });
             table(f, &["signal", "episodes", "tasks"], lines)?;
+        }
+
+        if !self.teachers.is_empty() {
+            writeln!(f, "\nTeachers")?;
+            let lines = self.teachers.iter().map(|line| {
+                vec![
+                    line.role.clone(),
+                    format!("{} ({})", line.model, line.kind),
+                    format!("{}/{}", line.replies, line.tries),
+                    format!("{} + {}", line.prompt_tokens, line.reply_tokens),
+                    format!("{:.4}", line.cost),
+                    format!("{:.1}", line.seconds),
+                ]
+            });
+            table(f, &["role", "teacher", "replies/tries", "tokens", "cost", "seconds"], lines)?;
+        }
+        for line in &self.asked {
+            for asked in &line.report.asked {
+                let name = asked.proposal.as_deref().unwrap_or("no proposal");
+                for reason in asked.reasons.iter().filter_map(|reason| reason.lines().next()) {
+                    writeln!(f, "  round {}: {name}, sent back: {reason}", line.round)?;
+                }
+            }
+            if let Some(why) = line.report.stopped.as_deref().and_then(|why| why.lines().next()) {
+                writeln!(f, "  round {}: not asked further: {why}", line.round)?;
+            }
         }
 
         writeln!(f, "\nGate ledger")?;

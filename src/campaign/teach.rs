@@ -1,0 +1,144 @@
+//! What does a teacher see of a run, and what comes of asking it? The joint
+//! between the run record and the teachers.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow};
+use tandem_host::agent::EpisodeRecord;
+use tandem_host::harness::HarnessManifest;
+use tandem_host::policy::Policy;
+use tandem_host::store::Digest;
+use tandem_host::task::Task;
+
+use super::candidates::{Bench, Builder};
+use super::record::RunRecord;
+use super::reports::{AskedReport, CandidateReport, TeacherReport};
+use crate::evolve::teacher::{
+    Evidence, HarnessBrief, HarnessTeacher, PluginText, Rejected, Rules, SearchSetNames, Teacher,
+    TeacherConfig, TeacherError, TeacherRole,
+};
+use crate::evolve::{Diagnosis, Proposal, Signal};
+
+/// Characters of one rejected idea's reason.
+const REASON_CHARS: usize = 300;
+
+/// The plugins of a harness, with the sources that this run knows.
+pub fn current_plugins(record: &RunRecord, manifest: &HarnessManifest) -> Result<Vec<PluginText>> {
+    let text = |digest: &Digest| -> Result<Option<String>> {
+        let Some(source) = record.source_of(digest)? else { return Ok(None) };
+        Ok(Some(String::from_utf8_lossy(&record.blobs().get(&source)?).into_owned()))
+    };
+    let plugins = manifest.plugins.iter().map(|plugin| {
+        Ok(PluginText {
+            name: plugin.name.clone(),
+            grants: plugin.grants.clone(),
+            source: text(&plugin.digest)?,
+        })
+    });
+    plugins.collect()
+}
+
+/// The ideas of a run that were not accepted, oldest first.
+pub fn rejected_ideas(record: &RunRecord) -> Result<Vec<Rejected>> {
+    let phases = record.phases::<CandidateReport>("candidate-")?;
+    let rejected = phases.into_iter().filter(|(_, _, report)| !report.accepted());
+    Ok(rejected
+        .map(|(_, _, report)| Rejected {
+            name: report.proposal.name.clone(),
+            mechanism: report.proposal.rationale.clone(),
+            reason: report.verdict().replace('\n', " ").chars().take(REASON_CHARS).collect(),
+        })
+        .collect())
+}
+
+/// What a round has come to when the teacher is asked.
+pub struct Round<'a> {
+    pub number: u32,
+    /// The episodes that were diagnosed.
+    pub records: &'a [EpisodeRecord],
+    pub diagnosis: &'a Diagnosis,
+    /// Signals that recur, commonest first.
+    pub recurring: &'a [(Signal, usize)],
+    pub record: &'a RunRecord,
+    pub builder: &'a Builder,
+    /// The harness that a proposal is put into.
+    pub incumbent: &'a HarnessManifest,
+}
+
+/// The harness teacher of a campaign.
+pub struct NewIdeas {
+    teacher: Teacher,
+    writer: HarnessTeacher,
+    names: SearchSetNames,
+}
+
+impl NewIdeas {
+    /// Everything that can be wrong without asking is found here. None for the catalog.
+    pub fn open<'a>(
+        config: &TeacherConfig,
+        tasks: impl IntoIterator<Item = &'a Arc<Task>>,
+        policy: Option<Arc<dyn Policy>>,
+    ) -> Result<Option<Self>> {
+        let section = |reason: String| anyhow!("`[teacher.harness]` cannot be used: {reason}");
+        let Some(teacher) = Teacher::open(TeacherRole::Harness, config, policy).map_err(section)? else {
+            return Ok(None);
+        };
+        let writer = HarnessTeacher::open(config).map_err(section)?;
+        let names = SearchSetNames::of(tasks.into_iter().map(|task| &**task));
+        Ok(Some(Self { teacher, writer, names }))
+    }
+
+    /// Asks for at most `most` proposals, one after the other.
+    ///
+    /// A teacher that gives no reply or whose budget is spent ends the asking and not
+    /// the campaign: the report says why.
+    pub async fn propose(&self, round: Round<'_>, most: usize) -> Result<(Vec<Proposal>, TeacherReport)> {
+        let Round { number: round, records, diagnosis, recurring, record, builder, incumbent } = round;
+        let mut report = TeacherReport::default();
+        let mut proposals: Vec<Proposal> = Vec::new();
+        if recurring.is_empty() {
+            report.stopped = Some("no trouble was seen on enough tasks".into());
+            return Ok((proposals, report));
+        }
+        let evidence = Evidence::of(records);
+        let candidates = record.phases::<CandidateReport>("candidate-")?;
+        let mut tried: BTreeSet<Digest> =
+            candidates.iter().map(|(_, _, report)| report.proposal.source).collect();
+        let mut rejected = rejected_ideas(record)?;
+        for number in 0..most {
+            let taken = proposals.iter().map(|proposal| proposal.name.clone()).collect();
+            let bench = Bench { builder, incumbent };
+            let rules = Rules { names: &self.names, tried: &tried, taken: &taken, judge: &bench };
+            let brief = HarnessBrief {
+                evidence: &evidence,
+                diagnosis,
+                recurring,
+                plugins: current_plugins(record, incumbent)?,
+                rejected: rejected.clone(),
+            };
+            let place = format!("r{round}/harness/{number}");
+            let proposed = match self.writer.propose(&self.teacher, &place, &brief, &rules, record).await {
+                Ok(proposed) => proposed,
+                Err(TeacherError::Log(error)) => return Err(error),
+                Err(error) => {
+                    report.stopped = Some(error.to_string());
+                    break;
+                }
+            };
+            let name = proposed.proposal.as_ref().map(|proposal| proposal.name.clone());
+            report.asked.push(AskedReport { proposal: name, reasons: proposed.reasons });
+            if let Some(proposal) = proposed.proposal {
+                tried.insert(proposal.source_digest());
+                // The next proposal of this round must be another idea.
+                rejected.push(Rejected {
+                    name: proposal.name.clone(),
+                    mechanism: proposal.rationale.clone(),
+                    reason: "proposed in this round already".into(),
+                });
+                proposals.push(proposal);
+            }
+        }
+        Ok((proposals, report))
+    }
+}

@@ -1,0 +1,232 @@
+//! The teacher of tools and hooks: from failing evidence to a proposal that the
+//! forge built and admission let in, or to the reasons why there is none.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use serde::Serialize;
+use tandem_host::store::Digest;
+
+use super::super::proposal::Proposal;
+use super::super::signals::{Diagnosis, Signal};
+use super::ask::{ExchangeLog, Teacher, TeacherError};
+use super::config::TeacherConfig;
+use super::evidence::Evidence;
+use super::leaks::SearchSetNames;
+use super::prompts::{ContractText, PluginText, Prompt, Prompts, meaning};
+use super::reply::{self, Draft};
+use super::request::{TeacherReply, TeacherRequest, TeacherRole};
+use super::tokens::shorten;
+
+/// Tokens of all sources of the current plugins together, and of one reason.
+const SOURCES_TOKENS: usize = 12_000;
+const REASON_TOKENS: usize = 1_500;
+/// Rejected ideas that are shown, newest first.
+const REJECTED: usize = 20;
+
+/// Why an idea is not wanted again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Rejected {
+    pub name: String,
+    pub mechanism: String,
+    /// One line.
+    pub reason: String,
+}
+
+/// What a request is written from.
+pub struct HarnessBrief<'a> {
+    pub evidence: &'a Evidence,
+    pub diagnosis: &'a Diagnosis,
+    /// Signals that recur, commonest first.
+    pub recurring: &'a [(Signal, usize)],
+    /// The plugins of the current harness, in hook order.
+    pub plugins: Vec<PluginText>,
+    /// Oldest first.
+    pub rejected: Vec<Rejected>,
+}
+
+/// What builds and admits a proposal.
+#[async_trait]
+pub trait Judge: Send + Sync {
+    /// The proposal with the grants that it really uses, or a reason that a model can act on.
+    ///
+    /// # Errors
+    /// Trouble of this machine, which says nothing about the proposal.
+    async fn judge(&self, proposal: Proposal) -> anyhow::Result<Result<Proposal, String>>;
+}
+
+/// What came of asking.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Proposed {
+    /// None when no round gave a usable one.
+    pub proposal: Option<Proposal>,
+    /// What was wrong in each round that was not usable.
+    pub reasons: Vec<String>,
+}
+
+/// What a candidate must be, beyond being built.
+pub struct Rules<'a> {
+    pub names: &'a SearchSetNames,
+    /// Digests of the sources that were tried.
+    pub tried: &'a BTreeSet<Digest>,
+    /// Names that are taken by other proposals of the same round.
+    pub taken: &'a BTreeSet<String>,
+    pub judge: &'a dyn Judge,
+}
+
+/// Writes requests, reads replies, holds repair rounds.
+pub struct HarnessTeacher {
+    prompts: Prompts,
+    evidence_tokens: usize,
+    repairs: u32,
+}
+
+impl HarnessTeacher {
+    /// # Errors
+    /// Prompt files that cannot be used, in one sentence with its help.
+    pub fn open(config: &TeacherConfig) -> Result<Self, String> {
+        let prompts = Prompts::open(config.prompts.as_deref())?;
+        Ok(Self { prompts, evidence_tokens: config.evidence_tokens, repairs: config.repairs })
+    }
+
+    /// The first request.
+    pub fn request(&self, brief: &HarnessBrief<'_>) -> Result<TeacherRequest, String> {
+        #[derive(Serialize)]
+        struct SignalText {
+            name: &'static str,
+            episodes: usize,
+            tasks: usize,
+            meaning: &'static str,
+        }
+        let signals: Vec<_> = brief.recurring.iter().map(|(signal, _)| *signal).collect();
+        let texts: Vec<SignalText> = signals
+            .iter()
+            .map(|signal| {
+                let tasks = brief.diagnosis.signals.get(signal);
+                SignalText {
+                    name: signal.name(),
+                    episodes: tasks.map_or(0, |tasks| tasks.values().sum()),
+                    tasks: tasks.map_or(0, |tasks| tasks.len()),
+                    meaning: meaning(*signal),
+                }
+            })
+            .collect();
+        let newest: Vec<_> = brief.rejected.iter().rev().take(REJECTED).collect();
+        let share = SOURCES_TOKENS / brief.plugins.len().max(1);
+        let plugins: Vec<PluginText> = brief.plugins.iter().map(|plugin| shortened(plugin, share)).collect();
+        let context = minijinja::context! {
+            episodes => brief.diagnosis.episodes,
+            failed => brief.diagnosis.failed,
+            signals => texts,
+            system => shorten(brief.evidence.system(), 500),
+            plugins => plugins,
+            rejected => newest,
+            evidence => unmarked(&brief.evidence.render(self.evidence_tokens, &signals)),
+        };
+        Ok(TeacherRequest {
+            role: TeacherRole::Harness,
+            system: self.prompts.render(Prompt::HarnessSystem, ContractText::new())?,
+            user: self.prompts.render(Prompt::HarnessUser, context)?,
+            repairs: Vec::new(),
+        })
+    }
+
+    /// Reads one reply and holds it against the rules.
+    ///
+    /// # Errors
+    /// Trouble of this machine. The inner error is a reason that goes back to the teacher.
+    pub async fn read(
+        &self,
+        reply: &TeacherReply,
+        signals: &[Signal],
+        rules: &Rules<'_>,
+    ) -> anyhow::Result<Result<Proposal, String>> {
+        let draft = match reply::harness(reply, signals) {
+            Ok(draft) => draft,
+            Err(fault) => return Ok(Err(fault.to_string())),
+        };
+        let said = manifest_text(&draft);
+        let mention = rules.names.find("manifest", &said);
+        if let Some(mention) = mention.or_else(|| rules.names.find("source", &draft.source)) {
+            return Ok(Err(mention.to_string()));
+        }
+        let proposal = Proposal {
+            name: draft.manifest.name.clone(),
+            signal: draft.signal,
+            language: draft.language,
+            source: draft.source,
+            grants: draft.manifest.grants.clone(),
+            rationale: draft.manifest.mechanism.trim().to_owned(),
+            manifest: Some(draft.manifest),
+        };
+        if rules.tried.contains(&proposal.source_digest()) {
+            let help = "help: propose another mechanism; the ideas that did not help are listed above";
+            return Ok(Err(format!("this very source was tried before\n{help}")));
+        }
+        if rules.taken.contains(&proposal.name) {
+            return Ok(Err(format!(
+                "`{}` is the name of another proposal of this round\nhelp: propose another mechanism under another name",
+                proposal.name
+            )));
+        }
+        rules.judge.judge(proposal).await
+    }
+
+    /// Asks, and lets the teacher mend what is not usable. `place` names the exchanges in the run's record.
+    ///
+    /// # Errors
+    /// No reply within the budget, and trouble of this machine.
+    pub async fn propose(
+        &self,
+        teacher: &Teacher,
+        place: &str,
+        brief: &HarnessBrief<'_>,
+        rules: &Rules<'_>,
+        log: &dyn ExchangeLog,
+    ) -> Result<Proposed, TeacherError> {
+        let signals: Vec<_> = brief.recurring.iter().map(|(signal, _)| *signal).collect();
+        let render = |reason: String| TeacherError::Log(anyhow::anyhow!(reason));
+        let mut request = self.request(brief).map_err(render)?;
+        let mut reasons = Vec::new();
+        for round in 0..=self.repairs {
+            let reply = match teacher.ask(&format!("{place}/{round}"), &request, log).await {
+                Ok(reply) => reply,
+                // What the first rounds cost is spent; their reasons are worth keeping.
+                Err(error @ TeacherError::Log(_)) => return Err(error),
+                Err(error) if reasons.is_empty() => return Err(error),
+                Err(error) => {
+                    reasons.push(error.to_string());
+                    break;
+                }
+            };
+            let reason = match self.read(&reply, &signals, rules).await? {
+                Ok(proposal) => return Ok(Proposed { proposal: Some(proposal), reasons }),
+                Err(reason) => reason,
+            };
+            let left = self.repairs.saturating_sub(round + 1);
+            let context = minijinja::context! { reason => shorten(&reason, REASON_TOKENS), left => left };
+            let told = self.prompts.render(Prompt::Repair, context).map_err(render)?;
+            reasons.push(reason);
+            request = request.repaired(&reply.text, told);
+        }
+        Ok(Proposed { proposal: None, reasons })
+    }
+}
+
+fn shortened(plugin: &PluginText, tokens: usize) -> PluginText {
+    let source =
+        plugin.source.as_deref().map(|source| shorten(&super::prompts::without_tests(source), tokens));
+    PluginText { source, ..plugin.clone() }
+}
+
+/// What was written by others cannot close the marks around it.
+pub(super) fn unmarked(text: &str) -> String {
+    text.replace("</evidence>", "<\u{2044}evidence>").replace("</task>", "<\u{2044}task>")
+}
+
+fn manifest_text(draft: &Draft) -> String {
+    let manifest = &draft.manifest;
+    let mut text = format!("{}\n{}\n", manifest.name, manifest.mechanism);
+    text.push_str(&manifest.risks.join("\n"));
+    text
+}

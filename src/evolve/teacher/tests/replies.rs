@@ -1,0 +1,247 @@
+//! Replies as models write them: what is taken, and what goes back with which reason.
+
+use expect_test::{Expect, expect};
+
+use super::super::reply::{blocks, harness};
+use super::super::request::{Finish, TeacherReply};
+use crate::evolve::{Language, Signal};
+
+const MANIFEST: &str = r#"```toml
+name = "say-it"
+mechanism = "Says it in time."
+points = ["on-model-call"]
+grants = ["state"]
+fixes = ["limit-with-edits"]
+risks = ["Longer prompts."]
+```"#;
+const SOURCE: &str = "```rust\nfn x() {}\n```";
+
+fn read(text: &str, finish: Finish) -> String {
+    let reply = TeacherReply { text: text.into(), finish, ..TeacherReply::default() };
+    match harness(&reply, &[Signal::LimitWithEdits, Signal::EmptyPatch]) {
+        Ok(draft) => {
+            assert_eq!(draft.language, Language::Rust);
+            format!("{} for {}: {:?}", draft.manifest.name, draft.signal.name(), draft.source)
+        }
+        Err(fault) => fault.to_string(),
+    }
+}
+
+fn check(text: &str, expected: Expect) {
+    expected.assert_eq(&read(text, Finish::End));
+}
+
+#[test]
+fn a_manifest_and_a_source_are_taken_in_every_form_that_is_clear() {
+    let taken = "say-it for limit-with-edits: \"fn x() {}\\n\"";
+    let json = r#"```json
+{"name": "say-it", "mechanism": "Says it in time.", "points": ["on-model-call"], "fixes": ["limit-with-edits"]}
+```"#;
+    for text in [
+        format!("A reason.\n\n{MANIFEST}\n\nThen:\n\n{SOURCE}\n"),
+        format!("{SOURCE}\n{MANIFEST}"),
+        format!("{json}\n{SOURCE}"),
+        format!("{MANIFEST}\n````rs\nfn x() {{}}\n````"),
+        format!("{MANIFEST}\n~~~Rust title=\"lib.rs\"\nfn x() {{}}\n~~~"),
+        format!("<think>First ```python\nno\n``` then.</think>\n{MANIFEST}\n{SOURCE}"),
+        format!("{MANIFEST}\r\n```rust\r\nfn x() {{}}\r\n```\r\n"),
+    ] {
+        assert_eq!(read(&text, Finish::End), taken, "{text}");
+    }
+}
+
+#[test]
+fn a_fence_inside_a_longer_fence_is_text() {
+    let found = blocks("````rust\n/// ```\n```\nx\n```\n````\n").unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].text, "/// ```\n```\nx\n```\n");
+    let found = blocks("```rust\n//! ```\n//! x\n//! ```\n```\n").unwrap();
+    assert_eq!(found[0].text, "//! ```\n//! x\n//! ```\n");
+    assert_eq!(blocks("a ```b``` c\n```x``` y\n").unwrap(), []);
+}
+
+#[test]
+fn what_is_missing_or_too_much_goes_back_with_its_reason() {
+    check(
+        "",
+        expect![[r#"
+        the reply is empty
+        help: write the manifest and the source"#]],
+    );
+    check(
+        "Here is an idea: warn the policy.",
+        expect![[r#"
+        there is no fenced manifest block
+        help: write the manifest as ```toml: its keys are `name`, `mechanism`, `points`, `grants`, `fixes` and `risks`"#]],
+    );
+    check(
+        SOURCE,
+        expect![[r#"
+        there is no fenced manifest block
+        help: write the manifest as ```toml: its keys are `name`, `mechanism`, `points`, `grants`, `fixes` and `risks`"#]],
+    );
+    check(
+        MANIFEST,
+        expect![[r#"
+        there is no fenced source block
+        help: write the whole source of the plugin as ```rust"#]],
+    );
+    check(
+        &format!("{MANIFEST}\n{SOURCE}\n{SOURCE}"),
+        expect![[r#"
+        there are 2 fenced source blocks, and exactly 1 is taken
+        help: leave out drafts and examples; one mechanism, one source"#]],
+    );
+    check(
+        &format!("{MANIFEST}\n{MANIFEST}\n{SOURCE}"),
+        expect![[r#"
+        there are 2 fenced manifest blocks, and exactly 1 is taken
+        help: leave out drafts and examples; one mechanism, one source"#]],
+    );
+    check(
+        &format!("{MANIFEST}\n```python\nx\n```"),
+        expect![[r#"
+        a fenced block is in `python`, which cannot be built here
+        help: write the source in rust"#]],
+    );
+    check(
+        &format!("{MANIFEST}\n```\nfn x() {{}}\n```"),
+        expect![[r#"
+        a fenced block does not name its language
+        help: begin the manifest with ```toml and the source with ```rust"#]],
+    );
+    check(
+        &format!("{MANIFEST}\n```rust\n\n```"),
+        expect![[r#"
+        there is no fenced source block
+        help: write the whole source of the plugin as ```rust"#]],
+    );
+}
+
+#[test]
+fn truncated_and_declining_replies_are_told_apart() {
+    check(
+        &format!("{MANIFEST}\n```rust\nfn x() {{"),
+        expect![[r#"
+        the last fenced block is not closed
+        help: end each block with a line of as many backticks as it began with"#]],
+    );
+    check(
+        "<think>I could",
+        expect![[r#"
+        the reply was cut off at its limit of tokens
+        help: write less around the two blocks, and a shorter source"#]],
+    );
+    check(
+        "I'm sorry, but I can't help with that.",
+        expect![[r#"
+        the reply declines: "I'm sorry, but I can't help with that."
+        help: if the evidence is too thin for a sure cure, propose the smallest hook that could help"#]],
+    );
+    let whole = format!("{MANIFEST}\n{SOURCE}");
+    assert!(read(&whole, Finish::Length).starts_with("the reply was cut off"));
+    assert!(read("No.", Finish::Refusal).starts_with("the reply declines: \"No.\""));
+    // Words of regret around a good reply are no refusal.
+    assert!(read(&format!("I'm sorry for the last one.\n{whole}"), Finish::End).starts_with("say-it"));
+}
+
+/// A manifest with one line changed.
+fn with(key: &str, line: &str, expected: Expect) {
+    let lines: Vec<String> = MANIFEST
+        .lines()
+        .map(|old| if old.starts_with(&format!("{key} =")) { line.to_owned() } else { old.to_owned() })
+        .collect();
+    check(&format!("{}\n{SOURCE}", lines.join("\n")), expected);
+}
+
+#[test]
+fn a_wrong_manifest_goes_back_with_the_value_and_what_is_known() {
+    with(
+        "name",
+        "name = \"Say It!\"",
+        expect![[r#"
+        the manifest is not right: `name` is `Say It!`
+        help: a name has lower-case letters, digits and `-`, such as `hold-empty-patch`"#]],
+    );
+    with(
+        "name",
+        "name = \"../../etc\"",
+        expect![[r#"
+        the manifest is not right: `name` is `../../etc`
+        help: a name has lower-case letters, digits and `-`, such as `hold-empty-patch`"#]],
+    );
+    with(
+        "name",
+        &format!("name = \"{}\"", "a".repeat(41)),
+        expect![[r#"
+        the name has 41 characters, and the limit is 40
+        help: write less"#]],
+    );
+    with(
+        "name",
+        "",
+        expect![[r#"
+        the manifest is not right: missing field `name`
+        help: its keys are `name`, `mechanism`, `points`, `grants`, `fixes` and `risks`"#]],
+    );
+    with(
+        "mechanism",
+        "mechanism = \"\"",
+        expect![[r#"
+        the manifest is not right: `mechanism` is not one line of text
+        help: write one plain sentence"#]],
+    );
+    with(
+        "mechanism",
+        &format!("mechanism = \"{}\"", "x".repeat(301)),
+        expect![[r#"
+        the mechanism has 301 characters, and the limit is 300
+        help: write less"#]],
+    );
+    with(
+        "points",
+        "points = [\"on-every-call\"]",
+        expect![[r#"
+        the manifest is not right: `on-every-call` is not a hook point
+        help: the hook points are tools, on-episode-start, on-model-call, on-format-error, on-tool-call, on-tool-result, on-loop, on-submit, on-choose-patch, on-limit, observe"#]],
+    );
+    with(
+        "points",
+        "points = []",
+        expect![[r#"
+        the manifest is not right: `points` has 0 entries
+        help: give 1 to 8"#]],
+    );
+    with(
+        "grants",
+        "grants = [\"network\"]",
+        expect![[r#"
+        the manifest is not right: `network` is not a grant
+        help: the grants are log, clock, random, state, settings, workspace-read, workspace-write, exec"#]],
+    );
+    with(
+        "fixes",
+        "fixes = [\"world-hunger\"]",
+        expect![[r#"
+        the manifest is not right: `world-hunger` in `fixes` is not a signal of this request
+        help: `fixes` names signals that should become rarer: limit-with-edits, empty-patch"#]],
+    );
+    with(
+        "risks",
+        "price = 3",
+        expect![[r#"
+        the manifest is not right: unknown field `price`, expected one of `name`, `mechanism`, `points`, `grants`, `fixes`, `risks`
+        help: its keys are `name`, `mechanism`, `points`, `grants`, `fixes` and `risks`"#]],
+    );
+}
+
+#[test]
+fn a_source_over_its_limit_goes_back() {
+    let source = format!("```rust\n{}\n```", "// x\n".repeat(20_000));
+    check(
+        &format!("{MANIFEST}\n{source}"),
+        expect![[r#"
+        the source has 100001 bytes, and the limit is 65536
+        help: write less"#]],
+    );
+}

@@ -1,0 +1,187 @@
+//! Repair rounds through the real forge and the real admission.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tandem_host::forge::{Forge, ForgeConfig};
+use tandem_host::harness::HarnessManifest;
+use tandem_host::plugin::{AdmissionOptions, Engine, PluginLimits};
+use tandem_host::store::Digest;
+
+use super::super::harness::Proposed;
+use super::super::{Evidence, HarnessBrief, HarnessTeacher, Rules, SearchSetNames, Teacher};
+use super::server::{Answer, error, stream};
+use super::*;
+use crate::campaign::{Bench, Builder};
+use crate::evolve::{Diagnosis, Proposal, Signal};
+
+fn reply(name: &str, points: &str, grants: &str, source: &str) -> String {
+    format!(
+        "A hook helps.\n\n```toml\nname = \"{name}\"\nmechanism = \"Says it in time.\"\npoints = {points}\ngrants = {grants}\nfixes = [\"limit-with-edits\"]\n```\n\n```rust\n{source}\n```\n"
+    )
+}
+
+fn hook(body: &str) -> String {
+    format!(
+        "use tandem_plugin::*;\npub struct Plugin;\nimpl OnModelCall for Plugin {{\n    fn on_model_call(context: Context) -> Option<ModelCallEffect> {{\n        {body}\n    }}\n}}\nexport_on_model_call!(Plugin);"
+    )
+}
+
+const GOOD: &str = "(context.turn == 3).then(|| ModelCallEffect::Note(\"Three.\".into()))";
+
+struct Bed {
+    log: Log,
+    builder: Builder,
+    names: SearchSetNames,
+    tried: BTreeSet<Digest>,
+    taken: BTreeSet<String>,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let log = Log::new();
+        let cache = crate::campaign::home().unwrap().join("forge");
+        let builder = Builder {
+            engine: Engine::new(PluginLimits::default()).unwrap(),
+            forge: Arc::new(Forge::new(ForgeConfig::new(cache)).unwrap()),
+            admission: AdmissionOptions::default(),
+            blobs: log.record.blobs().clone(),
+        };
+        Self {
+            log,
+            builder,
+            names: SearchSetNames::default(),
+            tried: BTreeSet::new(),
+            taken: BTreeSet::new(),
+        }
+    }
+
+    async fn propose(&self, config: &TeacherConfig) -> Result<Proposed, TeacherError> {
+        let teacher = Teacher::open(TeacherRole::Harness, config, None).unwrap().unwrap();
+        let writer = HarnessTeacher::open(config).unwrap();
+        let (evidence, diagnosis) = (Evidence::default(), Diagnosis::default());
+        let brief = HarnessBrief {
+            evidence: &evidence,
+            diagnosis: &diagnosis,
+            recurring: &[(Signal::LimitWithEdits, 2)],
+            plugins: vec![],
+            rejected: vec![],
+        };
+        let incumbent = HarnessManifest::bare();
+        let bench = Bench { builder: &self.builder, incumbent: &incumbent };
+        let rules = Rules { names: &self.names, tried: &self.tried, taken: &self.taken, judge: &bench };
+        writer.propose(&teacher, "r1/harness/0", &brief, &rules, &self.log.record).await
+    }
+}
+
+fn answers(replies: Vec<String>) -> Server {
+    Server::start(move |number, _| stream(&replies[number.min(replies.len() - 1)]))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_that_compiles_only_in_the_second_round_becomes_a_proposal() {
+    let bed = Bed::new();
+    let broken = reply("say-three", "['on-model-call']", "['state']", &hook("context.turns.missing"));
+    let server =
+        answers(vec![broken.clone(), reply("say-three", "['on-model-call']", "['state']", &hook(GOOD))]);
+    let proposed = bed.propose(&config(&server, QUICK)).await.unwrap();
+    let proposal = proposed.proposal.unwrap();
+    assert_eq!((proposal.name.as_str(), proposal.signal), ("say-three", Signal::LimitWithEdits));
+    // A grant that nothing uses is not given.
+    assert_eq!(proposal.grants, Vec::<String>::new());
+    assert_eq!(proposal.manifest.unwrap().mechanism, "Says it in time.");
+    assert_eq!(proposed.reasons.len(), 1);
+    assert!(proposed.reasons[0].starts_with("1 compile error:"), "{}", proposed.reasons[0]);
+    // The second request holds the first reply and the compiler's own words.
+    let asked = server.asked.lock().unwrap();
+    let messages = asked[1].body["messages"].as_array().unwrap();
+    assert_eq!(messages.len(), 4);
+    assert_eq!(messages[2], serde_json::json!({"role": "assistant", "content": broken}));
+    let told = messages[3]["content"].as_str().unwrap();
+    assert!(told.contains("no field `turns`") && told.contains("2 more tries"), "{told}");
+    assert_eq!(asked[0].body["messages"][1], messages[1]);
+    let places: Vec<_> = bed.log.record.exchanges().unwrap().into_iter().map(|row| row.place).collect();
+    assert_eq!(places, ["r1/harness/0/0", "r1/harness/0/1"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_reason_of_forge_and_admission_goes_back() {
+    let bed = Bed::new();
+    let clock = hook(
+        "(tandem_plugin::clock::now_ms() == context.turn as u64).then(|| ModelCallEffect::Stop(\"x\".into()))",
+    );
+    let panics = hook("if context.turn > 0 { panic!(\"out of range\") } None");
+    let server = answers(vec![
+        reply("say-three", "['on-submit']", "[]", &hook(GOOD)),
+        reply("say-three", "['on-model-call']", "[]", &clock),
+        reply("say-three", "['on-model-call']", "[]", &panics),
+        "I cannot do that.".into(),
+    ]);
+    let proposed = bed.propose(&config(&server, QUICK)).await.unwrap();
+    assert_eq!(proposed.proposal, None);
+    let reasons: Vec<_> = proposed.reasons.iter().map(|reason| reason.lines().next().unwrap()).collect();
+    assert_eq!(reasons[0], "`points` of the manifest are on-submit, and the source exports on-model-call");
+    assert!(reasons[1].contains("clock") && reasons[1].contains("grants"), "{}", reasons[1]);
+    assert!(reasons[2].contains("failed a trial call of `on-model-call`"), "{}", reasons[2]);
+    assert_eq!(reasons[3], "the reply declines: \"I cannot do that.\"");
+    // One request and three repair rounds, and no more.
+    assert_eq!(server.count(), 4);
+    // Held exchanges are not held again: a resumed campaign ends at the same place.
+    let again = bed.propose(&config(&server, QUICK)).await.unwrap();
+    assert_eq!((again, server.count()), (proposed, 4));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_tried_what_is_taken_and_what_names_a_task_goes_back() {
+    let mut bed = Bed::new();
+    let folder = tempfile::tempdir().unwrap();
+    for (path, text) in [
+        ("task.toml", "schema_version = \"1.4\"\n"),
+        ("instruction.md", "x"),
+        ("environment/workspace/m.py", ""),
+        ("tests/test.sh", ""),
+    ] {
+        let path = folder.path().join("meeting-clash").join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let task = tandem_host::task::Task::load(&folder.path().join("meeting-clash")).unwrap();
+    bed.names = SearchSetNames::of([&task]);
+    bed.taken.insert("other-name".into());
+    let source = hook(GOOD);
+    bed.tried.insert(Digest::of(format!("{source}\n").as_bytes()));
+    let named = format!("// for meeting_clash\n{source}");
+    let server = answers(vec![
+        reply("say-three", "['on-model-call']", "[]", &source),
+        reply("other-name", "['on-model-call']", "[]", &format!("{source}\n// new")),
+        reply("say-three", "['on-model-call']", "[]", &named),
+        reply("meeting-clash", "['on-model-call']", "[]", &format!("{source}\n// new")),
+    ]);
+    let proposed = bed.propose(&config(&server, QUICK)).await.unwrap();
+    let reasons: Vec<_> = proposed.reasons.iter().map(|reason| reason.lines().next().unwrap()).collect();
+    assert_eq!(
+        reasons,
+        [
+            "this very source was tried before",
+            "`other-name` is the name of another proposal of this round",
+            "the source mentions `meeting_clash`, a task of the search set",
+            "the manifest mentions `meeting-clash`, a task of the search set",
+        ]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_that_dies_after_the_first_round_leaves_its_reasons() {
+    let bed = Bed::new();
+    let server = Server::start(|number, _| match number {
+        0 => stream("no blocks here"),
+        _ => error("400 Bad Request", "", "out of credit"),
+    });
+    let proposed = bed.propose(&config(&server, QUICK)).await.unwrap();
+    assert_eq!(proposed.proposal, None::<Proposal>);
+    assert_eq!(proposed.reasons.len(), 2);
+    assert!(proposed.reasons[1].contains("out of credit"), "{}", proposed.reasons[1]);
+    let dead = Server::start(|_, _| Answer::Close);
+    let bed = Bed::new();
+    assert!(bed.propose(&config(&dead, "[budget]\nattempts = 1")).await.is_err());
+}
