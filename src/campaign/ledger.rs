@@ -63,7 +63,7 @@ mod tests {
 
     use crate::campaign::record::Publication;
     use crate::campaign::reports::ProposalRow;
-    use crate::evolve::{ArmCounts, GateConfig, PairedTask, PairedTest, Signal, Verdict};
+    use crate::evolve::{ArmCounts, GateConfig, Language, PairedTask, PairedTest, Signal, Verdict};
 
     fn harness(record: &RunRecord, turns: u64) -> Digest {
         let limits = Limits { turns, ..Limits::default() };
@@ -95,6 +95,8 @@ mod tests {
                 name: format!("plugin-{index}"),
                 signal: Signal::LimitWithEdits,
                 source: Digest::of(format!("source {round} {index}").as_bytes()),
+                language: Language::default(),
+                manifest: None,
                 grants: vec![],
                 rationale: "work that a limit cut off is handed in".into(),
             },
