@@ -4,7 +4,7 @@
 //! are set for the case at hand; the tables are in `catalog_entries`. What comes out is source text like any other
 //! teacher's: the forge compiles it, admission and the gate judge it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use tandem_host::store::Digest;
 
@@ -16,34 +16,44 @@ use super::signals::Signal;
 pub struct Catalog;
 
 impl Catalog {
-    /// Proposals for `signals` in their order, without those in `tried` (by source
-    /// digest), at most `most`. One proposal per plugin name.
+    /// Proposals for `signals`, without those in `tried` (by source digest), at most `most`: the
+    /// first answer to each signal in their order, then the second ones, so that one signal with
+    /// many answers does not take all the places. One proposal per plugin name.
     pub fn propose(
         &self,
         signals: &[(Signal, usize)],
         tried: &BTreeSet<Digest>,
         most: usize,
     ) -> Vec<Proposal> {
+        let mut left: Vec<VecDeque<Proposal>> = signals
+            .iter()
+            .map(|(signal, _)| {
+                let answers = answers_to(*signal).map(|(answer, mechanism)| proposal(answer, mechanism));
+                answers.filter(|proposal| !tried.contains(&proposal.source_digest())).collect()
+            })
+            .collect();
         let mut proposals: Vec<Proposal> = Vec::new();
-        for (signal, _) in signals {
-            for (answer, mechanism) in answers_to(*signal) {
-                let proposal = Proposal {
-                    name: mechanism.name.into(),
-                    signal: *signal,
-                    language: Language::Rust,
-                    source: with_parameters(mechanism.source, answer.parameters),
-                    grants: mechanism.grants.iter().map(|grant| (*grant).to_owned()).collect(),
-                    rationale: answer.rationale.into(),
-                    manifest: None,
-                };
-                let known = tried.contains(&proposal.source_digest())
-                    || proposals.iter().any(|earlier| earlier.name == proposal.name);
-                if !known && proposals.len() < most {
-                    proposals.push(proposal);
+        while left.iter().any(|answers| !answers.is_empty()) {
+            for answer in left.iter_mut().filter_map(VecDeque::pop_front) {
+                let named = proposals.iter().any(|earlier| earlier.name == answer.name);
+                if !named && proposals.len() < most {
+                    proposals.push(answer);
                 }
             }
         }
         proposals
+    }
+}
+
+fn proposal(answer: &Answer, mechanism: &Mechanism) -> Proposal {
+    Proposal {
+        name: mechanism.name.into(),
+        signal: answer.signal,
+        language: Language::Rust,
+        source: with_parameters(mechanism.source, answer.parameters),
+        grants: mechanism.grants.iter().map(|grant| (*grant).to_owned()).collect(),
+        rationale: answer.rationale.into(),
+        manifest: None,
     }
 }
 
@@ -160,6 +170,17 @@ mod tests {
         assert_eq!(names, ["rescue-patch", "budget-warning", "hold-empty-patch"]);
         let tried = first.iter().map(Proposal::source_digest).collect();
         assert_eq!(Catalog.propose(&signals, &tried, 8), []);
+    }
+
+    #[test]
+    fn a_signal_with_many_answers_leaves_room_for_the_next_signal() {
+        let signals = [(Signal::LimitWithoutEdits, 9), (Signal::LimitWithEdits, 8)];
+        let names: Vec<_> = Catalog
+            .propose(&signals, &BTreeSet::new(), 2)
+            .into_iter()
+            .map(|proposal| proposal.name)
+            .collect();
+        assert_eq!(names, ["budget-warning", "rescue-patch"]);
     }
 
     #[test]
