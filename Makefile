@@ -5,13 +5,15 @@ export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tandem/target
 RUN ?= runs/quickstart
 DEVICE ?= cpu
 
-.PHONY: help setup build cuda weights quickstart warmup test test-teacher-live
+.PHONY: help setup build cuda weights quickstart warmup test test-teacher-live deny advisories
 
 help:
 	@echo 'make quickstart   run a small campaign from fetched weights to a report and a pair'
 	@echo 'make test         run all tests'
 	@echo 'make test-teacher-live   ask a real model behind a real server for a plugin (optional)'
 	@echo 'make cuda         build the program with Burn CUDA'
+	@echo 'make deny         licences, sources and duplicate versions of what we depend on (part of test)'
+	@echo 'make advisories   known vulnerabilities in it; needs the RustSec database'
 	@echo 'make warmup       make the adapter that the quickstart starts from again (DEVICE=cuda:0)'
 
 # The wasm32-wasip2 target, bubblewrap, git and Python; nothing that is there already.
@@ -49,9 +51,16 @@ warmup: weights
 	    --rank 8 --alpha 16 --epochs 10 --batch 16 --learning-rate 1e-3 --seed 1 --max-tokens 768 \
 	    --micro-batch-tokens 12288 --pad-to-multiple-of 768
 
-test: weights
+deny:
+	@scripts/deny.sh policy
+
+advisories:
+	@scripts/deny.sh advisories
+
+test: weights deny
 	cargo fmt --all --check
 	cargo fmt --all --check --manifest-path plugins/Cargo.toml
+	cargo fmt --all --check --manifest-path host/bench/Cargo.toml
 	TANDEM_REQUIRE_WEIGHTS=1 cargo test --locked --workspace
 	cargo test --locked --manifest-path plugins/Cargo.toml
 	python3 examples/tasks/check.py examples/tasks/first-steps
