@@ -199,6 +199,14 @@ impl Instance {
         call!(self, settings_schema, None, None, call_settings_schema())
     }
 
+    /// Starts what is to run, so that the first call does not wait for it.
+    pub async fn prepare(&mut self) -> Result<(), PluginFault> {
+        if self.live.is_none() {
+            self.live = Some(self.start().await?);
+        }
+        Ok(())
+    }
+
     /// The tools that it has.
     pub async fn definitions(&mut self) -> Result<Vec<ToolDefinition>, PluginFault> {
         let tools = call!(self, tools, Some(HookPoint::Tools), None, call_definitions())?;
