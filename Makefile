@@ -5,13 +5,14 @@ export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tandem/target
 RUN ?= runs/quickstart
 DEVICE ?= cpu
 
-.PHONY: help setup build cuda weights quickstart warmup test test-teacher-live deny advisories
+.PHONY: help setup build cuda weights quickstart warmup test test-teacher-live deny advisories bench-host
 
 help:
 	@echo 'make quickstart   run a small campaign from fetched weights to a report and a pair'
 	@echo 'make test         run all tests'
 	@echo 'make test-teacher-live   ask a real model behind a real server for a plugin (optional)'
 	@echo 'make cuda         build the program with Burn CUDA'
+	@echo 'make bench-host   measure the plugin host against its peers; writes docs/benchmarks.md'
 	@echo 'make deny         licences, sources and duplicate versions of what we depend on (part of test)'
 	@echo 'make advisories   known vulnerabilities in it; needs the RustSec database'
 	@echo 'make warmup       make the adapter that the quickstart starts from again (DEVICE=cuda:0)'
@@ -50,6 +51,15 @@ warmup: weights
 	$(CARGO_TARGET_DIR)/debug/tandem warmup --demos $(WARM)/demos.jsonl --out $(WARM)/adapter --device $(DEVICE) \
 	    --rank 8 --alpha 16 --epochs 10 --batch 16 --learning-rate 1e-3 --seed 1 --max-tokens 768 \
 	    --micro-batch-tokens 12288 --pad-to-multiple-of 768
+
+# Extism's wasmtime names a newer compiler than ours and builds with it all the same.
+BENCH ?= $(CARGO_TARGET_DIR)-bench
+bench-host: export CARGO_TARGET_DIR := $(BENCH)
+bench-host: setup
+	scripts/bench_guests.sh $(BENCH)/guests
+	cargo build --release --workspace --locked --ignore-rust-version --manifest-path host/bench/Cargo.toml
+	$(BENCH)/release/tandem-bench guests $(BENCH)/guests
+	$(BENCH)/release/tandem-bench run $(BENCH)/guests $(BENCH)/release/extism-contender docs/benchmarks.md
 
 deny:
 	@scripts/deny.sh policy
