@@ -242,4 +242,30 @@ mod tests {
         drop(engine);
         assert_eq!(inner.strong_count(), 0);
     }
+
+    /// Componentizers of JavaScript make such components: one part hands a string to another.
+    #[test]
+    fn a_component_of_several_parts_compiles() {
+        let text = r#"(component
+            (component $callee
+                (core module $m
+                    (memory (export "memory") 1)
+                    (func (export "realloc") (param i32 i32 i32 i32) (result i32) (i32.const 8))
+                    (func (export "take") (param i32 i32)))
+                (core instance $i (instantiate $m))
+                (func (export "take") (param "text" string)
+                    (canon lift (core func $i "take") (memory (core memory $i "memory"))
+                        (realloc (core func $i "realloc")))))
+            (component $caller
+                (import "take" (func $take (param "text" string)))
+                (core module $m (memory (export "memory") 1))
+                (core instance $i (instantiate $m))
+                (core func $lowered (canon lower (func $take) (memory (core memory $i "memory"))))
+                (core module $user (import "" "take" (func (param i32 i32))))
+                (core instance (instantiate $user (with "" (instance (export "take" (func $lowered)))))))
+            (instance $callee (instantiate $callee))
+            (instance (instantiate $caller (with "take" (func $callee "take")))))"#;
+        let engine = wasmtime::Engine::new(&base_config()).unwrap();
+        engine.precompile_component(&wat::parse_str(text).unwrap()).unwrap();
+    }
 }
