@@ -47,7 +47,7 @@ fn engine() -> Result<Engine> {
         .relaxed_simd_deterministic(true)
         .concurrency_support(false)
         .wasm_component_model(true)
-        .wasm_multi_memory(false)
+        .wasm_multi_memory(true)
         .wasm_memory64(false)
         .generate_address_map(false)
         .memory_init_cow(true)

@@ -35,8 +35,6 @@ pub fn tool_call() -> ToolCall {
 }
 
 pub fn run(guests: &Guests) -> Result<()> {
-    let runtime = guests::runtime()?;
-    let _timers = runtime.enter();
     let engine = guests::engine()?;
     let (context, tool_call) = (context(), tool_call());
     for language in LANGUAGES {

@@ -28,8 +28,6 @@ const THREADS: usize = 2;
 const POINTS: usize = 3;
 
 pub fn run(guests: &Guests) -> Result<()> {
-    let runtime = guests::runtime()?;
-    let _timers = runtime.enter();
     let engine = guests::engine()?;
     let blobs_dir = tempfile::tempdir()?;
     let blobs = BlobStore::open(blobs_dir.path())?;
@@ -62,13 +60,10 @@ pub fn run(guests: &Guests) -> Result<()> {
 /// Seconds that all episodes take on all threads.
 fn episodes(lease: &Lease) -> Result<f64> {
     let start = Instant::now();
-    let handle = tokio::runtime::Handle::current();
     let faults: usize = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
-                let handle = handle.clone();
                 scope.spawn(move || {
-                    let _timers = handle.enter();
                     (0..EPISODES / THREADS)
                         .map(|index| episode(lease, (index * THREADS + thread) as u64))
                         .sum::<usize>()
@@ -131,6 +126,7 @@ fn scripted() -> Result<Figure> {
     let limits = Limits { turns: u64::from(TURNS), ..Limits::default() };
     let generations =
         Generations::new(Generation::bare(HarnessManifest { limits, ..HarnessManifest::bare() }));
+    // Workspaces run their commands through tokio.
     let runtime = guests::runtime()?;
     let config = WorkspaceConfig::default();
     let mut samples = Vec::new();

@@ -26,8 +26,6 @@ fn rounds(id: &str, mut work: impl FnMut()) -> Figure {
 }
 
 pub fn run(guests: &Guests) -> Result<()> {
-    let runtime = guests::runtime()?;
-    let _timers = runtime.enter();
     let engine = guests::engine()?;
     let blobs_dir = tempfile::tempdir()?;
     let blobs = BlobStore::open(blobs_dir.path())?;

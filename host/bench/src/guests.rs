@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
+use pollster::block_on;
 use tandem_host::forge::{Forge, ForgeConfig, Source};
 use tandem_host::harness::{Generation, HarnessManifest, PluginEntry};
 use tandem_host::plugin::{AdmissionOptions, Admitted, Engine, Grants, PluginLimits, admit};
@@ -81,7 +82,7 @@ pub fn engine() -> Result<Engine> {
     Ok(Engine::new(PluginLimits::default())?)
 }
 
-/// An executor for what waits. Calls of plugins need none; see [`now`].
+/// The executor of an agent loop. Calls of plugins need none; see [`now`].
 pub fn runtime() -> Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }
@@ -100,7 +101,7 @@ pub fn now<T>(work: impl Future<Output = T>) -> T {
 /// Admits a component with the grants that any guest asks for.
 pub fn admitted(engine: &Engine, component: &[u8]) -> Result<Arc<Admitted>> {
     let grants = Grants::parse(&GRANTS.map(str::to_owned)).context("the grants of the benchmark")?;
-    Ok(runtime()?.block_on(admit(engine, component, &grants, &AdmissionOptions::default()))?)
+    Ok(block_on(admit(engine, component, &grants, &AdmissionOptions::default()))?)
 }
 
 /// A harness with these guests, in this order, and its store of blobs.
@@ -117,7 +118,7 @@ pub fn generation(
         let settings = serde_json::Map::new();
         manifest.plugins.push(PluginEntry { name: name.clone(), digest, grants, settings });
     }
-    Ok(runtime()?.block_on(Generation::build(engine, manifest, blobs))?)
+    Ok(block_on(Generation::build(engine, manifest, blobs))?)
 }
 
 /// The names of a chain whose plugins all hook the same points.

@@ -16,8 +16,6 @@ const DEEDS: [&str; 6] = ["endless-loop", "recursion", "memory", "long-answer", 
 const ROUNDS: usize = 20;
 
 pub fn run(guests: &Guests) -> Result<()> {
-    let runtime = guests::runtime()?;
-    let _timers = runtime.enter();
     let engine = guests::engine()?;
     let hostile = guests::admitted(&engine, &guests.component("hostile")?)?;
     for (turn, deed) in (LOOP..).zip(DEEDS) {

@@ -9,8 +9,6 @@ use crate::starts::instance;
 
 /// Prints the figure of a language, measured in a process that did nothing else.
 pub fn run(language: &str, guests: &Guests) -> Result<()> {
-    let runtime = guests::runtime()?;
-    let _timers = runtime.enter();
     let Some(component) = guests.hook(language) else { bail!("the {language} guest is not built") };
     let engine = guests::engine()?;
     let admitted = guests::admitted(&engine, &component)?;

@@ -18,8 +18,6 @@ pub fn instance(admitted: &Admitted) -> Instance {
 }
 
 pub fn run(guests: &Guests) -> Result<()> {
-    let runtime = guests::runtime()?;
-    let _timers = runtime.enter();
     let engine = guests::engine()?;
     let context = context();
     for language in LANGUAGES {
