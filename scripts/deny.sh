@@ -52,6 +52,11 @@ check() {
     local manifest=$1 rules=$2
     shift 2
     echo "cargo deny: $manifest"
+    if ! cargo metadata --locked --format-version 1 --manifest-path "$manifest" >/dev/null 2>&1; then
+        echo "error: the lock file beside \`$manifest\` is not up to date" >&2
+        echo "help: run \`cargo update --workspace --manifest-path $manifest\` and commit it" >&2
+        exit 1
+    fi
     "$deny" "${network[@]}" --manifest-path "$manifest" --config "$rules" --workspace --locked check --hide-inclusion-graph \
         -A license-not-encountered -A license-exception-not-encountered -A unmatched-skip \
         -A unmatched-skip-root -A no-license-field "$@"
