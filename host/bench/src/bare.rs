@@ -6,9 +6,10 @@ use std::path::Path;
 
 use measure::{Figure, Unit, batches, memory, nanoseconds, tell};
 use tandem_host::plugin::compile_child;
-use wasmtime::component::{Component, InstancePre, Linker};
+use wasmtime::component::{Component, InstancePre, Linker, ResourceTable};
 use wasmtime::error::Context as _;
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Result, Store};
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView, p2};
 
 use crate::guests::{Guests, LANGUAGES, now};
 
@@ -65,8 +66,21 @@ fn load(engine: &Engine, path: &Path) -> Result<Component> {
     component.context("the settings of the baseline are not those of the host")
 }
 
-fn store(engine: &Engine) -> Result<Store<()>> {
-    let mut store = Store::new(engine, ());
+/// The standard library of the guests imports WASI.
+#[derive(Default)]
+struct State {
+    wasi: WasiCtx,
+    table: ResourceTable,
+}
+
+impl WasiView for State {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+fn store(engine: &Engine) -> Result<Store<State>> {
+    let mut store = Store::new(engine, State::default());
     store.set_fuel(u64::MAX)?;
     store.set_epoch_deadline(1 << 40);
     Ok(store)
@@ -75,10 +89,12 @@ fn store(engine: &Engine) -> Result<Store<()>> {
 pub fn run(guests: &Guests) -> Result<()> {
     let engine = engine()?;
     // The capabilities are not linked: the measured guests import none.
-    let linker = Linker::new(&engine);
-    let rust = linker.instantiate_pre(&load(&engine, &guests.path("rust-0"))?)?;
-    calls(&engine, &rust)?;
-    calls_sync(&engine, &rust)?;
+    let (mut linker, mut linker_sync) = (Linker::new(&engine), Linker::new(&engine));
+    p2::add_to_linker_async(&mut linker)?;
+    p2::add_to_linker_sync(&mut linker_sync)?;
+    let rust = load(&engine, &guests.path("rust-0"))?;
+    calls(&engine, &linker.instantiate_pre(&rust)?)?;
+    calls_sync(&engine, &linker_sync.instantiate_pre(&rust)?)?;
     for language in LANGUAGES {
         let path = guests.path(if language == "rust" { "rust-0" } else { language });
         if path.exists() {
@@ -88,7 +104,7 @@ pub fn run(guests: &Guests) -> Result<()> {
     Ok(())
 }
 
-fn calls(engine: &Engine, pre: &InstancePre<()>) -> Result<()> {
+fn calls(engine: &Engine, pre: &InstancePre<State>) -> Result<()> {
     use asynchronous::tandem::harness::types::{Budget, Context, ToolCall, Usage};
     let context = Context {
         turn: 48,
@@ -118,7 +134,7 @@ fn calls(engine: &Engine, pre: &InstancePre<()>) -> Result<()> {
     Ok(())
 }
 
-fn calls_sync(engine: &Engine, pre: &InstancePre<()>) -> Result<()> {
+fn calls_sync(engine: &Engine, pre: &InstancePre<State>) -> Result<()> {
     use synchronous::tandem::harness::types::{Budget, Context, Usage};
     let context = Context {
         turn: 48,
@@ -137,7 +153,7 @@ fn calls_sync(engine: &Engine, pre: &InstancePre<()>) -> Result<()> {
     Ok(())
 }
 
-fn starts(engine: &Engine, pre: &InstancePre<()>, language: &str) -> Result<()> {
+fn starts(engine: &Engine, pre: &InstancePre<State>, language: &str) -> Result<()> {
     let count = if language == "rust" { 5000 } else { 1000 };
     let mut samples = Vec::new();
     for round in 0..count + count / 5 {
