@@ -92,7 +92,7 @@ fn dependencies_between_the_rooms_of_the_host_point_one_way() {
 
 #[test]
 fn every_file_says_which_question_it_answers() {
-    for folder in ["src", "host/src", "trainer/src", "tests"] {
+    for folder in ["src", "host/src", "host/bench/src", "trainer/src", "tests"] {
         for (path, text) in rust_files(folder) {
             assert!(text.starts_with("//!"), "{} does not begin with a `//!` line", path.display());
         }
