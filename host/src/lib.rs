@@ -29,7 +29,7 @@
 //!
 //! let engine = Engine::new(PluginLimits::default())?;
 //! let options = AdmissionOptions::default();
-//! let admitted = block_on(admit(&engine, &component, &Grants::default(), &options))?;
+//! let admitted = block_on(admit(&engine, &component, &Grants::none(), &options))?;
 //! assert_eq!(admitted.exports(), [HookPoint::OnModelCall]);
 //!
 //! let config = InstanceConfig { settings: "{}".into(), seed: 1, workspace: Arc::new(NoWorkspace) };

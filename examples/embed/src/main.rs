@@ -32,7 +32,7 @@ pub fn run(cache: &Path) -> Result<String, Box<dyn Error>> {
     // May it run? Checked, compiled and called on trial; with no grant it reaches nothing outside.
     let engine = Engine::new(PluginLimits::default())?;
     let options = AdmissionOptions::default();
-    let plugin = block_on(admit(&engine, &component, &Grants::default(), &options))?;
+    let plugin = block_on(admit(&engine, &component, &Grants::none(), &options))?;
 
     // One instance for one episode.
     let config = InstanceConfig { settings: "{}".into(), seed: 1, workspace: Arc::new(NoWorkspace) };

@@ -14,7 +14,7 @@ const ROUNDS: usize = 30;
 pub fn run(guests: &Guests) -> Result<()> {
     // The first-party plugin that is nearest to 50 kB.
     let component = guests.component("budget-warning")?;
-    let grants = Grants::default();
+    let grants = Grants::none();
     let program = std::env::current_exe()?;
     let child = CompileIn::Child { program, args: vec![OsString::from("compile")] };
     for (id, place) in [("child", child), ("in-process", CompileIn::ThisProcess)] {
