@@ -8,7 +8,6 @@ cd "$(dirname "$0")/.."
 out=${1:?usage: scripts/bench_guests.sh OUT}
 tools=${XDG_CACHE_HOME:-$HOME/.cache}/tandem/tools/bench
 guests=$PWD/host/bench/guests
-quickjs=0.4.5
 python=0.25.1
 mkdir -p "$out" "$tools"
 out=$(cd "$out" && pwd)
@@ -35,13 +34,7 @@ make_guest() {
 }
 
 build_quickjs() {
-    local dir=$tools/componentize-qjs-$quickjs
-    if [ ! -x "$dir/node_modules/.bin/componentize-qjs" ]; then
-        mkdir -p "$dir"
-        npm install --silent --no-audit --no-fund --prefix "$dir" "componentize-qjs@$quickjs" || return 1
-    fi
-    "$dir/node_modules/.bin/componentize-qjs" --wit "$work/wit" -n hook --js "$1" --stub-wasi --sync \
-        -o "$work/quickjs.wasm" && mv "$work/quickjs.wasm" "$out/"
+    scripts/js_guests.sh "$out" "$guests"
 }
 
 build_python() (
@@ -63,6 +56,6 @@ build_extism() {
     cp "$tools/extism-target/wasm32-unknown-unknown/release/hook.wasm" "$out/extism.wasm"
 }
 
-make_guest quickjs "$guests/hook.js" "$quickjs"
+make_guest quickjs "$guests/quickjs.js" "$(sha256sum <scripts/js_guests.sh)"
 make_guest python "$guests/hook.py" "$python"
 make_guest extism "$guests/extism/src/lib.rs" "$(sha256sum <"$guests/extism/Cargo.toml")"

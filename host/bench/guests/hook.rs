@@ -1,4 +1,4 @@
-//! The hook that is measured: a small record in, a variant out. `hook.js`, `hook.py`, `hook.sh`,
+//! The hook that is measured: a small record in, a variant out. `quickjs.js`, `hook.py`, `hook.sh`,
 //! `subprocess.py` and `extism/` have the same logic.
 
 use tandem_plugin::*;

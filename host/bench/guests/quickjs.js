@@ -1,4 +1,5 @@
 // The hook that is measured, for QuickJS. Numbers of 64 bits come as BigInt.
+// exports: on-model-call, on-tool-call
 
 export const onModelCall = {
   onModelCall(context) {
