@@ -42,7 +42,8 @@ pub fn run(guests_dir: &Path, extism: &str, out: &Path) -> Result<()> {
 
 /// The figures that a process prints; what it says besides goes on to the terminal.
 fn contender(program: &str, args: &[&str]) -> Result<Vec<Figure>> {
-    eprintln!("{} …", args[0]);
+    let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
+    eprintln!("{name} {} …", args.join(" "));
     let output = Command::new(program)
         .args(args)
         .stderr(Stdio::inherit())

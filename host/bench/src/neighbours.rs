@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use measure::{Figure, Unit, tell};
+use measure::{Figure, Unit, tell, thread_nanoseconds};
 use tandem_host::plugin::{Context, Engine, PluginLimits};
 
 use crate::calls::context;
@@ -29,9 +29,9 @@ pub fn run(guests: &Guests) -> Result<()> {
         let neighbour = tokio::spawn(async move {
             let (mut instance, context, mut waits) = (instance(&hook), context(), Vec::new());
             while !seen.load(Ordering::Relaxed) {
-                let asked = Instant::now();
+                let (asked, ran) = (Instant::now(), thread_nanoseconds());
                 tokio::task::yield_now().await;
-                waits.push(asked.elapsed().as_nanos() as f64);
+                waits.push((asked.elapsed().as_nanos() as f64, thread_nanoseconds() - ran));
                 if instance.on_model_call(&context).await.is_err() {
                     return Vec::new();
                 }
@@ -51,6 +51,9 @@ pub fn run(guests: &Guests) -> Result<()> {
         bail!("{stopped} of {LOOPS} loops were stopped, and a neighbour waited {} times", waits.len());
     }
     let how = format!("{} waits during {LOOPS} loops of 1 s", waits.len());
-    tell(&Figure::of("neighbour/wait", "tandem", Unit::Nanoseconds, waits, &how));
+    let (wall, own): (Vec<f64>, Vec<f64>) = waits.into_iter().unzip();
+    tell(&Figure::of("neighbour/wait", "tandem", Unit::Nanoseconds, wall, &how));
+    // What the thread itself ran in between: without the time that other processes took from it.
+    tell(&Figure::of("neighbour/wait-of-the-thread", "tandem", Unit::Nanoseconds, own, &how));
     Ok(())
 }
