@@ -14,7 +14,7 @@ pub fn engine() -> Result<Engine> {
     let code_cache = CodeCache::open(crate::campaign::home()?.join("code"))
         .inspect_err(|error| tracing::warn!("components are compiled at every start: {error}"))
         .ok();
-    Ok(Engine::with(EngineConfig { code_cache, ..EngineConfig::default() })?)
+    Ok(Engine::with(EngineConfig { code_cache, meter_calls: true, ..EngineConfig::default() })?)
 }
 
 /// The forge, with its cache beside the fetched models.

@@ -95,7 +95,8 @@ pub(super) struct Linked {
     pub surface: Surface,
     pub limits: Arc<PluginLimits>,
     pub clock: Arc<Clock>,
-    pub meters: Meters,
+    /// Of calls; none when they are not metered.
+    pub meters: Option<Meters>,
     pub ready: Ready,
     /// For when all prepared places are taken; made then. None if `ready` starts on demand.
     overflow: OnceLock<Option<Ready>>,
@@ -236,7 +237,7 @@ pub async fn admit(
         surface,
         limits,
         clock: engine.clock().clone(),
-        meters: Meters::new(),
+        meters: engine.meter_calls().then(Meters::new),
         ready,
         overflow: OnceLock::new(),
         on_demand: engine.on_demand().clone(),

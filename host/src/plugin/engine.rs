@@ -37,11 +37,19 @@ pub struct EngineConfig {
     pub pooled_instances: u32,
     /// Where compiled code is kept between runs of the program. Default nowhere.
     pub code_cache: Option<CodeCache>,
+    /// Whether the time and fuel of every call go to the `metrics` facade. It costs a tenth of a
+    /// microsecond a call; faults and instances are counted always. Default no.
+    pub meter_calls: bool,
 }
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { limits: PluginLimits::default(), pooled_instances: 1_000, code_cache: None }
+        Self {
+            limits: PluginLimits::default(),
+            pooled_instances: 1_000,
+            code_cache: None,
+            meter_calls: false,
+        }
     }
 }
 
@@ -57,6 +65,7 @@ struct Inner {
     limits: Arc<PluginLimits>,
     clock: Arc<Clock>,
     code_cache: Option<CodeCache>,
+    meter_calls: bool,
     cache: Mutex<Cache>,
     compiled: AtomicU64,
 }
@@ -89,6 +98,7 @@ impl Engine {
             limits: Arc::new(config.limits),
             clock: Arc::new(clock),
             code_cache: config.code_cache,
+            meter_calls: config.meter_calls,
             cache: Mutex::default(),
             compiled: AtomicU64::new(0),
         })))
@@ -122,6 +132,10 @@ impl Engine {
 
     pub(super) fn code_cache(&self) -> Option<&CodeCache> {
         self.0.code_cache.as_ref()
+    }
+
+    pub(super) fn meter_calls(&self) -> bool {
+        self.0.meter_calls
     }
 
     pub(super) fn count_compiled(&self) {

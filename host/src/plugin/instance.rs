@@ -147,7 +147,8 @@ struct Running<'a> {
     linked: &'a Linked,
     allowance: Allowance,
     point: Option<HookPoint>,
-    begun: Instant,
+    /// None when calls are not metered.
+    begun: Option<Instant>,
     came_back: bool,
 }
 
@@ -403,14 +404,15 @@ impl Instance {
             begin(&mut live.store, now_ms, allowance)?;
         }
         let (live, linked) = (&mut self.live, &*self.linked);
-        Ok(Running { live, linked, allowance, point, begun: Instant::now(), came_back: false })
+        let begun = linked.meters.as_ref().map(|_| Instant::now());
+        Ok(Running { live, linked, allowance, point, begun, came_back: false })
     }
 
     /// Drops what ran when its answer, read by the host, is a wrong value.
     fn checked<T>(&mut self, answer: Result<T, PluginFault>) -> Result<T, PluginFault> {
         if let Err(fault) = &answer {
             self.live = None;
-            self.linked.meters.fault(fault);
+            meters::fault(fault);
         }
         answer
     }
@@ -528,14 +530,14 @@ impl Running<'_> {
         let Some(live) = self.live.as_ref() else {
             return answer.map_err(|error| PluginFault::Start { why: format!("{error:#}") });
         };
-        if let Some(point) = self.point {
+        if let (Some(point), Some(meters), Some(begun)) = (self.point, &self.linked.meters, self.begun) {
             let fuel = self.allowance.fuel - live.store.get_fuel().unwrap_or(0);
-            self.linked.meters.called(point, self.begun, fuel);
+            meters.called(point, begun, fuel);
         }
         match answer {
             Ok(answer) => match live.store.data().own_time.flood() {
                 Some(fault) => {
-                    self.linked.meters.fault(&fault);
+                    meters::fault(&fault);
                     Err(fault)
                 }
                 None => {
@@ -545,7 +547,7 @@ impl Running<'_> {
             },
             Err(error) => {
                 let fault = classify(&error, live.store.data(), self.allowance.fuel);
-                self.linked.meters.fault(&fault);
+                meters::fault(&fault);
                 Err(fault)
             }
         }

@@ -54,8 +54,8 @@ impl Meters {
             meter.fuel.record(fuel as f64);
         }
     }
+}
 
-    pub fn fault(&self, fault: &PluginFault) {
-        metrics::counter!(FAULTS, "fault" => fault.kind()).increment(1);
-    }
+pub(super) fn fault(fault: &PluginFault) {
+    metrics::counter!(FAULTS, "fault" => fault.kind()).increment(1);
 }
