@@ -15,7 +15,7 @@ use super::state::lock;
 
 /// Length of one tick. A guest gives way to others after each, and its own time is counted in
 /// them.
-pub(super) const TICK: Duration = Duration::from_millis(2);
+pub(super) const TICK: Duration = Duration::from_millis(1);
 
 /// The clock of an engine; its thread ends with it.
 pub(super) struct Clock(Arc<Shared>);

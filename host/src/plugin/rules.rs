@@ -42,7 +42,7 @@ async fn rule_4_backstops_stop_what_fuel_does_not() {
         deadline_hook: Duration::from_millis(40),
         ..PluginLimits::default()
     };
-    expect!["it ran too long: 42 ms of its own time in one call, limit 40 ms"]
+    expect!["it ran too long: 41 ms of its own time in one call, limit 40 ms"]
         .assert_eq(&under(limits, &endless, Arc::new(NoWorkspace)).await);
 
     let limits = PluginLimits { host_call: Duration::from_millis(50), ..PluginLimits::default() };

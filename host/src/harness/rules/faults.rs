@@ -100,7 +100,7 @@ async fn rule_3_every_kind_of_fault_is_recorded_and_decides_nothing() {
     check(
         PluginLimits { fuel_hook: u64::MAX >> 1, deadline_hook, ..limits() },
         &model_call(LOOP),
-        expect!["it ran too long: 42 ms of its own time in one call, limit 40 ms"],
+        expect!["it ran too long: 41 ms of its own time in one call, limit 40 ms"],
     )
     .await;
     check(

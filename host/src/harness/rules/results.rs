@@ -85,7 +85,7 @@ async fn rule_2_a_plugins_tool_that_does_not_come_back_has_a_result_too() {
         deadline_tool: std::time::Duration::from_millis(40),
         ..PluginLimits::default()
     };
-    check(limits, LOOP, "it ran too long: 42 ms of its own time in one call, limit 40 ms").await;
+    check(limits, LOOP, "it ran too long: 41 ms of its own time in one call, limit 40 ms").await;
     let limits = PluginLimits::default();
     check(limits, GROW, "it asked for too much memory: 68157440 bytes, limit 67108864 bytes").await;
 }
