@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
-use tandem_host::plugin::{Grants, check};
+use tandem_host::plugin::{AdmissionError, Grants, check};
 
 use super::read;
 use crate::cli::{Exit, setup};
@@ -37,14 +37,18 @@ pub async fn run(arguments: CheckArguments) -> Result<Exit> {
                 println!("{}", serde_json::to_string_pretty(&json!({"reasons": reasons}))?);
                 return Ok(Exit::No);
             }
-            for reason in &reasons {
-                eprintln!("error: {reason}");
-            }
-            if reasons.len() > 1 {
-                eprintln!("{} reasons", reasons.len());
-            }
+            eprintln!("{}", told(&reasons));
             return Ok(Exit::No);
         }
     }
     Ok(Exit::Done)
+}
+
+/// All reasons for people, and how many there are.
+pub fn told(reasons: &[AdmissionError]) -> String {
+    let mut lines: Vec<_> = reasons.iter().map(|reason| format!("error: {reason}")).collect();
+    if reasons.len() > 1 {
+        lines.push(format!("{} reasons", reasons.len()));
+    }
+    lines.join("\n")
 }
