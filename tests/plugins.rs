@@ -548,3 +548,62 @@ fn watch_tests_again_at_every_save_until_it_is_interrupted() {
     assert!(interrupt.unwrap().success());
     assert_eq!(watching.wait().unwrap().code(), Some(0));
 }
+
+/// The commands of the page and what they print, in the order of the page. A block whose first
+/// line names a file is written there. `UPDATE_EXPECT=1` writes into the page what they print.
+#[test]
+fn the_page_on_writing_a_hook_shows_what_the_commands_print() {
+    let scratch = tempfile::tempdir().unwrap();
+    let place = root().join("docs/write-a-hook.md");
+    let page = std::fs::read_to_string(&place).unwrap();
+    let bin = Path::new(env!("CARGO_BIN_EXE_tandem")).parent().unwrap().to_string_lossy().into_owned();
+    let run = |command: &str| {
+        let output = std::process::Command::new("bash")
+            .args(["-c", command])
+            .current_dir(scratch.path())
+            .env("PATH", format!("{bin}:{}", std::env::var("PATH").unwrap()))
+            .env("TANDEM_HOME", tandem_home())
+            .env("TANDEM_ACTOR", "ada")
+            .env_remove("TANDEM_HARNESS_HOME")
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let update = std::env::var_os("UPDATE_EXPECT").is_some();
+    let (mut commands, mut written) = (0, page.clone());
+    for block in page.split("```").skip(1).step_by(2) {
+        let (info, block) = block.split_once('\n').unwrap();
+        match info.split_once(' ').unwrap_or((info, "")) {
+            ("sh", "") => {
+                for command in block.lines() {
+                    let (code, text) = run(command);
+                    assert_eq!(code, Some(0), "$ {command}\n{text}");
+                }
+            }
+            ("console", "") => {
+                for step in block.split("$ ").skip(1) {
+                    let (command, expected) = step.split_once('\n').unwrap();
+                    let (_, text) = run(command);
+                    match update {
+                        true => {
+                            let (from, to) = (format!("$ {step}"), format!("$ {command}\n{text}"));
+                            // The same command may stand on the page twice, in this order.
+                            let at = written.find(&from).unwrap();
+                            written.replace_range(at..at + from.len(), &to);
+                        }
+                        false => assert_eq!(settled(&text), settled(expected), "$ {command}"),
+                    }
+                    commands += 1;
+                }
+            }
+            (_, file) => {
+                assert!(!file.is_empty(), "a block of `{info}` is not tested");
+                std::fs::write(scratch.path().join(file), block).unwrap();
+            }
+        }
+    }
+    assert!(commands >= 8, "the page has only {commands} commands");
+    if update && written != page {
+        std::fs::write(place, written).unwrap();
+    }
+}
