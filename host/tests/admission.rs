@@ -33,9 +33,9 @@ fn written(text: &str) -> Vec<u8> {
 
 /// Points, grants, tools, and what was answered to trial calls.
 async fn admitted(name: &str, expected: Expect) {
-    let report = match check(&ENGINE, &first_party(name), &AdmissionOptions::default()).await {
+    let report = match check(&ENGINE, &first_party(name), None, &AdmissionOptions::default()).await {
         Ok(report) => report,
-        Err(error) => panic!("{error}"),
+        Err(reasons) => panic!("{}", reasons[0]),
     };
     let points: Vec<_> = report.exports.iter().map(|point| point.name()).collect();
     let tools: Vec<_> = report.tools.iter().map(|tool| tool.name.as_str()).collect();

@@ -10,7 +10,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::plugin::HookPoint;
+use crate::plugin::{HookPoint, LogLine};
 
 const NOTHING: &str = "nothing";
 const CONDITIONS: [&str; 4] = ["contains", "lacks", "starts", "ends"];
@@ -41,6 +41,13 @@ pub(super) fn mismatch(point: HookPoint, expected: &Value, answer: &Value) -> Op
 pub(super) fn file_mismatch(expected: &Value, content: Option<&[u8]>) -> Option<String> {
     let content = content.map_or(Value::Null, |bytes| json!(String::from_utf8_lossy(bytes)));
     differs(expected, &content)
+}
+
+/// The same for everything that the plugin logged: its messages, one a line.
+pub(super) fn log_mismatch(expected: &Value, log: &[LogLine]) -> Option<String> {
+    let messages: Vec<_> = log.iter().map(|line| line.message.as_str()).collect();
+    let logged = if messages.is_empty() { Value::Null } else { json!(messages.join("\n")) };
+    differs(expected, &logged)
 }
 
 fn differs(expected: &Value, answer: &Value) -> Option<String> {

@@ -47,6 +47,8 @@ pub struct Case {
     pub input: Value,
     /// What the answer must be: `"nothing"`, conditions on a text, or the answer itself.
     pub expect: Value,
+    /// What the plugin must have logged, in the same form; of interest where nothing is answered.
+    pub log: Option<Value>,
     /// What files must hold afterwards, in the same form.
     pub after: BTreeMap<String, Value>,
 }
@@ -65,7 +67,9 @@ impl Case {
     /// one that does not.
     pub fn fires(&self) -> bool {
         let refused = self.point == HookPoint::Tools && self.expect["is_error"] == json!(true);
-        !refused && !super::expect::is_nothing(self.point, &self.expect)
+        let answers = !refused && !super::expect::is_nothing(self.point, &self.expect);
+        let logs = self.log.as_ref().is_some_and(|log| !super::expect::is_nothing(self.point, log));
+        answers || logs
     }
 
     /// Whether it has to be run in a workspace.
@@ -107,6 +111,7 @@ struct CaseText {
     #[serde(default = "empty")]
     input: Value,
     expect: Value,
+    log: Option<Value>,
     #[serde(default)]
     after: BTreeMap<String, Value>,
 }
@@ -230,6 +235,7 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<(Option<Grants>, Vec<Case
             point: case.point,
             input,
             expect: case.expect,
+            log: case.log,
             after: case.after,
         });
     }

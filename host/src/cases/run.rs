@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::error::CasesError;
-use super::expect::{file_mismatch, mismatch};
+use super::expect::{file_mismatch, log_mismatch, mismatch};
 use super::format::{Case, Cases, Step};
 use super::report::{CaseReport, CasesReport, Verdict};
 use crate::plugin::{
@@ -110,8 +110,10 @@ async fn run(
     let config = InstanceConfig { settings: settings.to_string().into(), seed: case.seed, workspace: access };
     let mut instance = Instance::new(admitted, config);
     let wrong = episode(&mut instance, admitted, case, workspace.as_deref()).await?;
-    let verdict = wrong.map_or(Verdict::Passed, Verdict::Failed);
-    Ok(report(verdict, instance.take_log()))
+    let log = instance.take_log();
+    let logged = |expected| log_mismatch(expected, &log).map(|what| format!("the log {what}"));
+    let wrong = wrong.or_else(|| case.log.as_ref().and_then(logged));
+    Ok(report(wrong.map_or(Verdict::Passed, Verdict::Failed), log))
 }
 
 /// Plays the episode of a case. What does not hold; none if all does.

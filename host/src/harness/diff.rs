@@ -139,6 +139,24 @@ impl HarnessDiff {
         changes.sort_by_key(|change| change.heading());
         Self { from: from.manifest.digest(), to: to.manifest.digest(), changes }
     }
+
+    /// How the component `to` differs from `from` in what it asks for, hooks and offers, in the
+    /// same words. The digests are those of the components.
+    pub fn of_components(from: &PluginFacts, to: &PluginFacts) -> Self {
+        let (plugin, mut changes) = (&to.name, Vec::new());
+        changes.extend(
+            to.capabilities.difference(&from.capabilities).map(|capability| Change::GrantAdded {
+                plugin: plugin.clone(),
+                grant: capability.to_string(),
+            }),
+        );
+        changes.extend(from.capabilities.difference(&to.capabilities).map(|capability| {
+            Change::GrantRemoved { plugin: plugin.clone(), grant: capability.to_string() }
+        }));
+        one_surface(plugin, Some(from), Some(to), &mut changes);
+        changes.sort_by_key(|change| change.heading());
+        Self { from: from.digest, to: to.digest, changes }
+    }
 }
 
 /// Grants by the manifests; imports, points and tools by what admission found.

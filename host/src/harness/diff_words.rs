@@ -156,15 +156,6 @@ fn interfaces(imports: &[String]) -> String {
 
 /// What a grant lets a plugin do.
 fn meaning(grant: &str) -> &'static str {
-    match grant.parse() {
-        Ok(Capability::Log) => "write messages into the record of the episode",
-        Ok(Capability::Clock) => "read the virtual time of the episode",
-        Ok(Capability::Random) => "draw seeded random numbers",
-        Ok(Capability::State) => "keep data of its own during the episode",
-        Ok(Capability::Settings) => "read its settings of the manifest",
-        Ok(Capability::WorkspaceRead) => "read every file of the workspace",
-        Ok(Capability::WorkspaceWrite) => "change files of the workspace",
-        Ok(Capability::Exec) => "run programs in the sandbox of the workspace",
-        Err(_) => "a grant that this program does not know",
-    }
+    let unknown = "a grant that this program does not know";
+    grant.parse::<Capability>().map_or(unknown, Capability::allows)
 }

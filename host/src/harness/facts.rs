@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::effects::HookPoint;
 use super::generation::Generation;
-use crate::plugin::{Capability, ToolDefinition};
+use crate::plugin::{Admitted, Capability, ToolDefinition};
 use crate::store::Digest;
 
 /// One plugin as admission found it, under its settings.
@@ -29,18 +29,29 @@ pub struct PluginFacts {
     pub settings_schema: Option<serde_json::Value>,
 }
 
+impl PluginFacts {
+    /// What admission found of a component, with the tools that it has without settings of a
+    /// manifest.
+    pub fn of(name: String, admitted: &Admitted) -> Self {
+        Self {
+            name,
+            digest: admitted.digest(),
+            grants: admitted.grants().iter().collect(),
+            points: admitted.exports().to_vec(),
+            imports: admitted.imports().to_vec(),
+            capabilities: admitted.capabilities().iter().copied().collect(),
+            tools: admitted.tools().to_vec(),
+            settings_schema: admitted.settings_schema().map(|schema| schema.json().clone()),
+        }
+    }
+}
+
 impl Generation {
     /// Its plugins as admission found them, in harness order.
     pub fn facts(&self) -> Vec<PluginFacts> {
         let facts = self.plugins().iter().map(|member| PluginFacts {
-            name: member.name.clone(),
-            digest: member.admitted.digest(),
-            grants: member.admitted.grants().iter().collect(),
-            points: member.admitted.exports().to_vec(),
-            imports: member.admitted.imports().to_vec(),
-            capabilities: member.admitted.capabilities().iter().copied().collect(),
             tools: member.tools.clone(),
-            settings_schema: member.admitted.settings_schema().map(|schema| schema.json().clone()),
+            ..PluginFacts::of(member.name.clone(), &member.admitted)
         });
         facts.collect()
     }

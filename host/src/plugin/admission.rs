@@ -206,6 +206,42 @@ pub async fn admit(
         scan(digest, bytes, &options.forbidden)?;
         return Ok(admitted);
     }
+    let linked = linked(engine, bytes, grants, options).await?;
+    let settings = canary::settings_schema(&linked).await?;
+    let CanaryResult { tools, calls } = canary::run(&linked, &sample(settings.as_ref())).await?;
+    scan(digest, bytes, &options.forbidden)?;
+
+    let admitted = Arc::new(Admitted { linked, tools, settings, canary: calls });
+    engine.keep(&admitted);
+    Ok(admitted)
+}
+
+/// The settings of the trial calls, JSON.
+fn sample(settings: Option<&SettingsSchema>) -> String {
+    settings.map_or("{}".to_owned(), |schema| schema.sample().to_string())
+}
+
+/// All that is wrong with the tools of a component that was refused for one of them; empty when
+/// it does not come so far.
+pub(super) async fn tool_reasons(
+    engine: &Engine,
+    bytes: &[u8],
+    grants: &Grants,
+    options: &AdmissionOptions,
+) -> Result<Vec<AdmissionError>, AdmissionError> {
+    let linked = linked(engine, bytes, grants, options).await?;
+    let settings = canary::settings_schema(&linked).await?;
+    Ok(canary::tool_reasons(&linked, &sample(settings.as_ref())).await)
+}
+
+/// The steps of admission before the plugin is called.
+async fn linked(
+    engine: &Engine,
+    bytes: &[u8],
+    grants: &Grants,
+    options: &AdmissionOptions,
+) -> Result<Arc<Linked>, AdmissionError> {
+    let digest = Digest::of(bytes);
     let fail =
         |step, what: String, help: &str| AdmissionError { step, plugin: digest, what, help: help.to_owned() };
     let limits = engine.shared_limits();
@@ -230,7 +266,7 @@ pub async fn admit(
         fail(Step::Compile, format!("could not be loaded: {error:#}"), "free some memory")
     })?;
 
-    let linked = Arc::new(Linked {
+    Ok(Arc::new(Linked {
         digest,
         size: bytes.len(),
         grants: grants.clone(),
@@ -241,15 +277,7 @@ pub async fn admit(
         ready,
         overflow: OnceLock::new(),
         on_demand: engine.on_demand().clone(),
-    });
-    let settings = canary::settings_schema(&linked).await?;
-    let sample = settings.as_ref().map_or("{}".to_owned(), |schema| schema.sample().to_string());
-    let CanaryResult { tools, calls } = canary::run(&linked, &sample).await?;
-    scan(digest, bytes, &options.forbidden)?;
-
-    let admitted = Arc::new(Admitted { linked, tools, settings, canary: calls });
-    engine.keep(&admitted);
-    Ok(admitted)
+    }))
 }
 
 /// The tools of an admitted plugin under these settings, after its schema took them and the

@@ -71,7 +71,9 @@ async fn trial(linked: &Arc<Linked>, settings: &str) -> Result<CanaryResult, Adm
         let help = "return the same tools at every call, whatever time it is and whatever was called before";
         return Err(fail(Step::Determinism, "defines other tools when it is asked again".into(), help));
     }
-    check_tools(&tools).map_err(|(what, help)| fail(Step::Tools, what, help))?;
+    if let Some((what, help)) = check_tools(&tools).into_iter().next() {
+        return Err(fail(Step::Tools, what, help));
+    }
 
     let inputs = inputs(linked, &tools);
     let first = calls(linked, settings, Hidden::default(), &inputs).await?;
@@ -235,63 +237,77 @@ fn inputs(linked: &Linked, tools: &[ToolDefinition]) -> Vec<(HookPoint, Value)> 
     inputs
 }
 
-/// What and help for the first tool that is not valid.
-fn check_tools(tools: &[ToolDefinition]) -> Result<(), (String, &'static str)> {
+/// Everything that is wrong with the tools of a plugin that was refused for one of them.
+pub(super) async fn tool_reasons(linked: &Arc<Linked>, settings: &str) -> Vec<AdmissionError> {
+    let asked = linked.clock.within(TRIAL, definitions(linked, settings, Hidden::default())).await;
+    let wrong = match asked {
+        Some(Ok(tools)) => check_tools(&tools),
+        _ => Vec::new(),
+    };
+    let reason = |(what, help): (String, &str)| AdmissionError {
+        step: Step::Tools,
+        plugin: linked.digest,
+        what,
+        help: help.to_owned(),
+    };
+    wrong.into_iter().map(reason).collect()
+}
+
+/// What and help for everything that is not valid.
+fn check_tools(tools: &[ToolDefinition]) -> Vec<(String, &'static str)> {
     if tools.len() > TOOLS {
-        return Err((
-            format!("has {} tools, limit {TOOLS}", tools.len()),
-            "put what belongs together into one tool",
-        ));
+        let what = format!("has {} tools, limit {TOOLS}", tools.len());
+        return vec![(what, "put what belongs together into one tool")];
     }
+    let mut wrong = Vec::new();
     let size = |tool: &ToolDefinition| {
         tool.name.len() + tool.description.len() + tool.input_schema.to_string().len()
     };
     let bytes: usize = tools.iter().map(size).sum();
     if bytes > TOOLS_BYTES {
-        return Err((
-            format!("has {bytes} bytes of tool definitions, limit {TOOLS_BYTES} bytes"),
-            "describe tools in a few sentences; the policy reads them at every turn",
-        ));
+        let what = format!("has {bytes} bytes of tool definitions, limit {TOOLS_BYTES} bytes");
+        return vec![(what, "describe tools in a few sentences; the policy reads them at every turn")];
     }
     let mut seen = BTreeSet::new();
     for tool in tools {
-        let name = &tool.name;
         let good = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        if name.is_empty() || name.len() > TOOL_NAME_CHARS || !name.chars().all(good) {
-            return Err((
-                format!("has a tool with the name `{}`", spelled(name, 80)),
+        let is_good =
+            !tool.name.is_empty() && tool.name.len() <= TOOL_NAME_CHARS && tool.name.chars().all(good);
+        let name = spelled(&tool.name, 80);
+        if !is_good {
+            wrong.push((
+                format!("has a tool with the name `{name}`"),
                 "name tools with 1 to 64 letters, digits, `_` and `-`",
             ));
         }
-        if RESERVED_TOOLS.contains(&name.as_str()) {
-            return Err((
+        if RESERVED_TOOLS.contains(&tool.name.as_str()) {
+            wrong.push((
                 format!("has a tool with the name `{name}`, which the agent loop has already"),
                 "give the tool another name",
             ));
         }
-        if !seen.insert(name) {
-            return Err((format!("defines the tool `{name}` twice"), "give every tool a name of its own"));
+        if !seen.insert(&tool.name) {
+            wrong.push((format!("defines the tool `{name}` twice"), "give every tool a name of its own"));
         }
         if tool.description.trim().is_empty() {
-            return Err((
+            wrong.push((
                 format!("has a tool `{name}` without a description"),
                 "say in one or two sentences what the tool does and when to use it",
             ));
         }
         if tool.input_schema.get("type") != Some(&json!("object")) {
-            return Err((
+            wrong.push((
                 format!("has a tool `{name}` whose input schema is not of type `object`"),
                 "use a JSON Schema with `\"type\": \"object\"` at the top",
             ));
-        }
-        if let Err(why) = check_schema(&tool.input_schema) {
-            return Err((
+        } else if let Err(why) = check_schema(&tool.input_schema) {
+            wrong.push((
                 format!("has a tool `{name}` with a wrong input schema: it {why}"),
                 "write a JSON Schema; models read it before they call the tool",
             ));
         }
     }
-    Ok(())
+    wrong
 }
 
 fn short(value: &Value) -> String {

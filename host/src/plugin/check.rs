@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::admission::{AdmissionError, AdmissionOptions, Admitted, Step, admit};
+use super::admission::{AdmissionError, AdmissionOptions, Admitted, Step, admit, tool_reasons};
 use super::canary::CanaryCall;
 use super::contract;
 use super::engine::Engine;
@@ -33,26 +33,65 @@ pub struct Report {
     pub canary: Vec<CanaryCall>,
 }
 
-/// Admits `bytes` with the grants that they ask for and reports.
+/// Admits `bytes` and reports, or gives every reason against it that does not hide behind another.
+/// Without `grants` it is admitted with those that it asks for.
+///
+/// What is not in the contract and what is not granted is told at once. A component that keeps to
+/// the contract is then called as if all were granted, which adds at most one step's reasons.
+///
+/// # Errors
+/// At least one reason, in the order of the steps.
 pub async fn check(
     engine: &Engine,
     bytes: &[u8],
+    grants: Option<&Grants>,
     options: &AdmissionOptions,
-) -> Result<Report, AdmissionError> {
-    let admitted = admit_as_asked(engine, bytes, options).await?;
-    Ok(Report {
-        digest: admitted.digest(),
-        size: admitted.size(),
-        exports: admitted.exports().to_vec(),
-        imports: admitted.imports().to_vec(),
-        grants: admitted.grants().clone(),
-        tools: admitted.tools().to_vec(),
-        canary: admitted.canary().to_vec(),
-    })
+) -> Result<Report, Vec<AdmissionError>> {
+    let digest = Digest::of(bytes);
+    if bytes.len() > engine.limits().component_bytes {
+        // Refused before it is parsed.
+        let refused = admit(engine, bytes, &Grants::none(), options).await;
+        return refused.map(|admitted| Report::of(&admitted)).map_err(|reason| vec![reason]);
+    }
+    let (surface, mut reasons) =
+        contract::surface_and_reasons(digest, bytes).await.map_err(|reason| vec![reason])?;
+    let keeps_to_contract = reasons.is_empty();
+    if let Some(grants) = grants {
+        reasons.extend(contract::missing_grants(digest, &surface, grants));
+    }
+    if !keeps_to_contract {
+        return Err(reasons);
+    }
+    let granted = grants.into_iter().flat_map(Grants::iter);
+    let granted: Grants = granted.chain(surface.capabilities.iter().copied()).collect();
+    match admit(engine, bytes, &granted, options).await {
+        Ok(admitted) if reasons.is_empty() => return Ok(Report::of(&admitted)),
+        Ok(_) => {}
+        Err(first) if first.step == Step::Tools => {
+            let all = tool_reasons(engine, bytes, &granted, options).await.unwrap_or_default();
+            reasons.extend(if all.is_empty() { vec![first] } else { all });
+        }
+        Err(reason) => reasons.push(reason),
+    }
+    Err(reasons)
+}
+
+impl Report {
+    fn of(admitted: &Admitted) -> Self {
+        Self {
+            digest: admitted.digest(),
+            size: admitted.size(),
+            exports: admitted.exports().to_vec(),
+            imports: admitted.imports().to_vec(),
+            grants: admitted.grants().clone(),
+            tools: admitted.tools().to_vec(),
+            canary: admitted.canary().to_vec(),
+        }
+    }
 }
 
 /// Admits with exactly the grants that the imports ask for.
-async fn admit_as_asked(
+pub async fn admit_as_asked(
     engine: &Engine,
     bytes: &[u8],
     options: &AdmissionOptions,

@@ -41,6 +41,16 @@ const SHOWN: usize = 200;
 /// Parses and validates, then checks every import and export against the contract. Off the
 /// threads that drive episodes, since megabytes take a while.
 pub(super) async fn surface(digest: Digest, bytes: &[u8]) -> Result<Surface, AdmissionError> {
+    let (surface, reasons) = surface_and_reasons(digest, bytes).await?;
+    reasons.into_iter().next().map_or(Ok(surface), Err)
+}
+
+/// The same with everything that is not as in the contract; without that, the surface is not
+/// whole. The error is about what comes before: bytes that cannot be read.
+pub(super) async fn surface_and_reasons(
+    digest: Digest,
+    bytes: &[u8],
+) -> Result<(Surface, Vec<AdmissionError>), AdmissionError> {
     let (bytes, (answer, answered)) = (bytes.to_vec(), oneshot::channel());
     let reader = std::thread::Builder::new().name("plugin-reader".to_owned());
     // Nobody may wait any more: then the answer is for nobody.
@@ -55,7 +65,7 @@ pub(super) async fn surface(digest: Digest, bytes: &[u8]) -> Result<Surface, Adm
     answered.await.unwrap_or_else(|_| Err(broke("the parser broke down".to_owned())))
 }
 
-fn read_surface(digest: Digest, bytes: &[u8]) -> Result<Surface, AdmissionError> {
+fn read_surface(digest: Digest, bytes: &[u8]) -> Result<(Surface, Vec<AdmissionError>), AdmissionError> {
     let fail = |step, what: String, help: String| AdmissionError { step, plugin: digest, what, help };
     kind(bytes).map_err(|(what, help)| fail(Step::Parse, what.to_owned(), help.to_owned()))?;
     shape(bytes).map_err(|(what, help)| fail(Step::Parse, what, help.to_owned()))?;
@@ -72,6 +82,7 @@ fn read_surface(digest: Digest, bytes: &[u8]) -> Result<Surface, AdmissionError>
     })?;
 
     let mut surface = Surface { imports, ..Surface::default() };
+    let mut reasons = Vec::new();
     for export in &exports {
         match harness_interface(export) {
             None => continue,
@@ -81,20 +92,20 @@ fn read_surface(digest: Digest, bytes: &[u8]) -> Result<Surface, AdmissionError>
                 Some(_) => {
                     let export = spelled(export, SHOWN);
                     let what = format!("exports `{export}`, but the contract is version {VERSION}");
-                    return Err(fail(Step::Contract, what, other_version()));
+                    reasons.push(fail(Step::Contract, what, other_version()));
                 }
                 None => {
                     let export = spelled(export, SHOWN);
                     let what = format!("exports `{export}`, which is no point of the contract");
-                    return Err(fail(Step::Contract, what, format!("the points are {}", points())));
+                    reasons.push(fail(Step::Contract, what, format!("the points are {}", points())));
                 }
             },
         }
     }
     surface.exports.sort();
-    if surface.exports.is_empty() {
+    if surface.exports.is_empty() && reasons.is_empty() {
         let what = "exports no point of the contract".to_owned();
-        return Err(fail(Step::Contract, what, format!("export at least one of {}", points())));
+        reasons.push(fail(Step::Contract, what, format!("export at least one of {}", points())));
     }
     for import in &surface.imports {
         let Some((name, version)) = harness_interface(import) else {
@@ -103,12 +114,14 @@ fn read_surface(digest: Digest, bytes: &[u8]) -> Result<Surface, AdmissionError>
             }
             let shown = spelled(import, SHOWN);
             let what = format!("imports `{shown}`, which no plugin gets");
-            return Err(fail(Step::Contract, what, instead_of(import)));
+            reasons.push(fail(Step::Contract, what, instead_of(import)));
+            continue;
         };
         if version != VERSION {
             let import = spelled(import, SHOWN);
             let what = format!("imports `{import}`, but the contract is version {VERSION}");
-            return Err(fail(Step::Contract, what, other_version()));
+            reasons.push(fail(Step::Contract, what, other_version()));
+            continue;
         }
         match name.parse::<Capability>() {
             Ok(capability) => surface.capabilities.push(capability),
@@ -117,21 +130,24 @@ fn read_surface(digest: Digest, bytes: &[u8]) -> Result<Surface, AdmissionError>
                 let import = spelled(import, SHOWN);
                 let what = format!("imports `{import}`, which is no capability of the contract");
                 let help = format!("the capabilities are {}", Grants::all());
-                return Err(fail(Step::Contract, what, help));
+                reasons.push(fail(Step::Contract, what, help));
             }
         }
     }
     surface.capabilities.sort();
-    Ok(surface)
+    Ok((surface, reasons))
 }
 
 /// Refuses an import that was not granted, with the line to add.
 pub(super) fn check_grants(digest: Digest, surface: &Surface, grants: &Grants) -> Result<(), AdmissionError> {
-    let Some(missing) = surface.capabilities.iter().find(|wanted| !grants.has(**wanted)) else {
-        return Ok(());
-    };
+    missing_grants(digest, surface, grants).into_iter().next().map_or(Ok(()), Err)
+}
+
+/// The same for every such import.
+pub(super) fn missing_grants(digest: Digest, surface: &Surface, grants: &Grants) -> Vec<AdmissionError> {
     let needed = grants.iter().chain(surface.capabilities.iter().copied()).collect::<Grants>();
-    Err(AdmissionError {
+    let missing = surface.capabilities.iter().filter(|wanted| !grants.has(**wanted));
+    let reasons = missing.map(|missing| AdmissionError {
         step: Step::Grants,
         plugin: digest,
         what: format!("imports `tandem:harness/{missing}@{VERSION}` without the grant `{missing}`"),
@@ -139,7 +155,8 @@ pub(super) fn check_grants(digest: Digest, surface: &Surface, grants: &Grants) -
             "put `grants = {}` into the plugin's entry in the harness manifest, or build the plugin without it",
             needed.to_toml()
         ),
-    })
+    });
+    reasons.collect()
 }
 
 /// What the bytes are when they are no component: what and help.

@@ -46,6 +46,20 @@ impl Capability {
             Self::Exec => "exec",
         }
     }
+
+    /// What it lets a plugin do, as it goes on after "may".
+    pub fn allows(self) -> &'static str {
+        match self {
+            Self::Log => "write messages into the record of the episode",
+            Self::Clock => "read the virtual time of the episode",
+            Self::Random => "draw seeded random numbers",
+            Self::State => "keep data of its own during the episode",
+            Self::Settings => "read its settings of the manifest",
+            Self::WorkspaceRead => "read every file of the workspace",
+            Self::WorkspaceWrite => "change files of the workspace",
+            Self::Exec => "run programs in the sandbox of the workspace",
+        }
+    }
 }
 
 impl fmt::Display for Capability {

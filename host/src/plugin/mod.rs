@@ -42,7 +42,7 @@ mod workspace_access;
 pub(crate) use admission::with_settings;
 pub use admission::{AdmissionError, AdmissionOptions, Admitted, Step, admit};
 pub use canary::CanaryCall;
-pub use check::{Report, RunError, RunOutput, RunPoint, check, run_point};
+pub use check::{Report, RunError, RunOutput, RunPoint, admit_as_asked, check, run_point};
 pub use code_cache::{CodeCache, CodeCacheError};
 pub use compile::{CompileCaps, CompileIn, compile_child};
 pub use engine::{Engine, EngineConfig, EngineError};

@@ -134,6 +134,30 @@ async fn exports_and_imports_outside_the_contract_are_refused() {
 }
 
 #[tokio::test]
+async fn check_tells_all_that_is_outside_the_contract_and_the_grants() {
+    let guest = Guest::new()
+        .package("package wasi:filesystem@0.2.6 { interface preopens { open: func(); } }")
+        .package("package wasi:http@0.2.6 { interface outgoing-handler { send: func(); } }")
+        .package("package tandem:harness@0.2.0 { interface on-limit { go: func(); } }")
+        .import_from("wasi:filesystem/preopens@0.2.6", "open", "")
+        .import_from("wasi:http/outgoing-handler@0.2.6", "send", "")
+        .import("clock", "now-ms", "(result i64)")
+        .on(HookPoint::Observe, "(call $open) (call $send) (drop (call $now-ms))")
+        .export("tandem:harness/on-limit@0.2.0", "go", "");
+    let none = Grants::none();
+    let reasons =
+        check(engine(), &guest.build(), Some(&none), &AdmissionOptions::default()).await.unwrap_err();
+    let lines: Vec<_> = reasons.iter().map(|reason| format!("{}: {}", reason.step, reason.what)).collect();
+    expect![[r#"
+        contract: exports `tandem:harness/on-limit@0.2.0`, but the contract is version 0.1.0
+        contract: imports `wasi:filesystem/preopens@0.2.6`, which no plugin gets
+        contract: imports `wasi:http/outgoing-handler@0.2.6`, which no plugin gets
+        grants: imports `tandem:harness/clock@0.1.0` without the grant `clock`"#]]
+    .assert_eq(&lines.join("\n"));
+    assert!(reasons.iter().all(|reason| !reason.help.is_empty()));
+}
+
+#[tokio::test]
 async fn import_without_its_grant_names_import_grant_and_line() {
     let guest = Guest::new()
         .import("clock", "now-ms", "(result i64)")
@@ -363,7 +387,7 @@ async fn state_and_log_outlive_a_fault() {
 
 #[tokio::test]
 async fn check_reports_what_a_plugin_is_and_does() {
-    let report = check(engine(), &reader().build(), &AdmissionOptions::default()).await.unwrap();
+    let report = check(engine(), &reader().build(), None, &AdmissionOptions::default()).await.unwrap();
     let text = report.to_string().replace(&report.digest.to_string(), "DIGEST");
     expect![[r#"
         digest   DIGEST
