@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use tandem_host::rollout::Cancel;
+use tandem_host::store::write_whole;
 
 use super::{Exit, setup};
 use crate::campaign::{Campaign, CampaignConfig, Parts};
@@ -48,7 +49,7 @@ pub async fn run(arguments: TrainArguments) -> Result<Exit> {
     let text = serde_json::to_string_pretty(&config)?;
     let mut campaign = Campaign::open(config, &run, parts).await?;
     // From here on the folder holds a run: what could be wrong at the start was not.
-    keep(&run, &text)?;
+    write_whole(&run.join(KEPT), text.as_bytes())?;
     let resume = format!("tandem train {} --run {} --resume", arguments.campaign.display(), run.display());
     let ended = campaign.run().await;
     keeping.abort();
@@ -111,15 +112,6 @@ async fn keep_stats(stats: Stats, run: PathBuf) {
         // The record of a run does not depend on it.
         stats.snapshot().write(&run).unwrap_or_else(|error| tracing::warn!("{error:#}"));
     }
-}
-
-/// Keeps the campaign that the run began with.
-fn keep(run: &Path, text: &str) -> Result<()> {
-    let mut file = tempfile::NamedTempFile::new_in(run)?;
-    std::io::Write::write_all(&mut file, text.as_bytes())?;
-    file.as_file().sync_all()?;
-    file.persist(run.join(KEPT))?;
-    Ok(())
 }
 
 /// The first signal stops between turns; the second ends the program at once,

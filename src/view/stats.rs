@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result};
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use serde::{Deserialize, Serialize};
+use tandem_host::store::write_whole;
 
 /// The file in a run's folder.
 const FILE: &str = "stats.json";
@@ -219,14 +219,8 @@ impl Snapshot {
     /// The file cannot be written.
     pub fn write(&self, run: &Path) -> Result<()> {
         let path = run.join(FILE);
-        let write = || -> std::io::Result<()> {
-            let mut file = tempfile::NamedTempFile::new_in(run)?;
-            file.write_all(&serde_json::to_vec(self)?)?;
-            file.as_file().sync_all()?;
-            file.persist(&path).map_err(|error| error.error)?;
-            Ok(())
-        };
-        write().with_context(|| format!("{} cannot be written", path.display()))
+        write_whole(&path, &serde_json::to_vec(self)?)
+            .with_context(|| format!("{} cannot be written", path.display()))
     }
 }
 

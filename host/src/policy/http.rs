@@ -129,7 +129,7 @@ impl HttpPolicy {
                 let limit = self.config.timeout_seconds;
                 return Ok(Err((format!("{host} did not answer within {limit} seconds"), None)));
             }
-            Err(error) => return Ok(Err((format!("no answer from {host}: {}", root(&error)), None))),
+            Err(error) => return Ok(Err((format!("no answer from {host}: {}", root_message(&error)), None))),
         };
         let status = response.status();
         let after = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
@@ -137,7 +137,7 @@ impl HttpPolicy {
         let text = match response.text().await {
             Ok(text) => text,
             Err(error) => {
-                return Ok(Err((format!("the answer of {host} broke off: {}", root(&error)), None)));
+                return Ok(Err((format!("the answer of {host} broke off: {}", root_message(&error)), None)));
             }
         };
         if status.is_success() {
@@ -169,8 +169,8 @@ impl HttpPolicy {
     }
 }
 
-/// What an endpoint says went wrong.
-fn message_of(body: &str) -> String {
+/// What an endpoint says went wrong, in the body of an answer of any OpenAI-compatible server.
+pub fn message_of(body: &str) -> String {
     let value: Option<Value> = serde_json::from_str(body).ok();
     let said = value.as_ref().and_then(|value| {
         value["error"]["message"].as_str().or(value["message"].as_str()).or(value["error"].as_str())
@@ -180,7 +180,7 @@ fn message_of(body: &str) -> String {
 
 /// The innermost message of an error, which is the one that says why. It never
 /// holds the request's headers.
-fn root(error: &dyn std::error::Error) -> String {
+pub fn root_message(error: &dyn std::error::Error) -> String {
     let mut inner = error;
     while let Some(source) = inner.source() {
         inner = source;

@@ -7,7 +7,7 @@ mod message;
 mod sampling;
 mod scripted;
 
-pub use http::{HttpConfig, HttpPolicy};
+pub use http::{HttpConfig, HttpPolicy, message_of, root_message};
 pub use message::{Message, Origin, Piece, Role, ToolCall};
 pub use sampling::{FinishReason, Sampling};
 pub use scripted::{Script, ScriptError, ScriptedPolicy};

@@ -1,7 +1,9 @@
-//! Content-addressed blobs: what bytes does this digest name?
+//! What bytes does this digest name, and how is a file written whole?
 
 mod blobs;
 mod digest;
+mod whole;
 
 pub use blobs::{BlobStore, StoreError};
 pub use digest::{Digest, ParseDigestError};
+pub use whole::write_whole;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
+use tandem_host::policy::{message_of, root_message};
 
 use super::backend::{Backend, Passing, Secrets, Trouble, variable};
 use super::config::{TeacherConfig, TeacherKind};
@@ -79,7 +80,7 @@ impl Endpoint {
             .connect_timeout(Duration::from_secs(config.idle_seconds))
             .redirect(reqwest::redirect::Policy::none())
             .build()
-            .map_err(|error| root(&error))?;
+            .map_err(|error| root_message(&error))?;
         Ok(Self { config: config.clone(), client, url, headers, secrets: Secrets::new(key) })
     }
 
@@ -126,7 +127,8 @@ impl Endpoint {
                 Ok(Ok(Some(piece))) => piece,
                 Ok(Ok(None)) => break,
                 Ok(Err(error)) => {
-                    let what = format!("{host} broke off in the middle of the reply: {}", root(&error));
+                    let what =
+                        format!("{host} broke off in the middle of the reply: {}", root_message(&error));
                     return Err(Trouble::passing(what).after(&partial.text));
                 }
                 Err(silent) => return Err(silent.after(&partial.text)),
@@ -152,7 +154,8 @@ impl Endpoint {
                 Ok(Some(piece)) => bytes.extend_from_slice(&piece),
                 Ok(None) => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
                 Err(error) => {
-                    let what = format!("{host} broke off in the middle of the reply: {}", root(&error));
+                    let what =
+                        format!("{host} broke off in the middle of the reply: {}", root_message(&error));
                     return Err(Trouble::passing(what));
                 }
             }
@@ -181,7 +184,7 @@ impl Backend for Endpoint {
 }
 
 fn no_answer(host: &str, error: &reqwest::Error) -> Trouble {
-    let trouble = Trouble::passing(format!("no answer from {host}: {}", root(error)));
+    let trouble = Trouble::passing(format!("no answer from {host}: {}", root_message(error)));
     // Once the request was on its way, the endpoint may have worked on it.
     if error.is_connect() { trouble } else { trouble.after("") }
 }
@@ -246,24 +249,6 @@ fn http_date(text: &str) -> Option<u64> {
     let days =
         365 * y + y.div_euclid(4) - y.div_euclid(100) + y.div_euclid(400) + (153 * m + 2) / 5 + day - 719_469;
     u64::try_from(days * 86_400 + hours * 3_600 + minutes * 60 + seconds).ok()
-}
-
-/// What an endpoint says went wrong.
-fn message_of(body: &str) -> String {
-    let value: Option<Value> = serde_json::from_str(body).ok();
-    let said = value.as_ref().and_then(|value| {
-        value["error"]["message"].as_str().or(value["message"].as_str()).or(value["error"].as_str())
-    });
-    said.unwrap_or(body).trim().to_owned()
-}
-
-/// The innermost message of an error, which says why. It never holds the request's headers.
-fn root(error: &dyn std::error::Error) -> String {
-    let mut inner = error;
-    while let Some(source) = inner.source() {
-        inner = source;
-    }
-    inner.to_string()
 }
 
 #[cfg(test)]
