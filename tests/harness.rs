@@ -7,13 +7,8 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use expect_test::{Expect, expect};
-use program::{Output, Program, root};
+use program::{Output, Program, root, tandem_home};
 use serde_json::Value;
-
-/// Where the program keeps the compiled SDK, between runs of the tests too.
-fn tandem_home() -> String {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("home").to_string_lossy().into_owned()
-}
 
 /// The components of first-party plugins, built by the program once.
 static COMPONENTS: LazyLock<tempfile::TempDir> = LazyLock::new(|| {

@@ -5,13 +5,8 @@ mod program;
 use std::path::{Path, PathBuf};
 
 use expect_test::{Expect, expect};
-use program::{Output, Program, root};
+use program::{Output, Program, root, tandem_home};
 use serde_json::Value;
-
-/// Where the program keeps the compiled SDK, between runs of the tests too.
-fn tandem_home() -> String {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("home").to_string_lossy().into_owned()
-}
 
 /// A folder in which an author works.
 struct Scratch(tempfile::TempDir);

@@ -3,7 +3,7 @@
 // Each test file uses its own part of this.
 #![allow(dead_code)]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,11 @@ pub fn weights_are_here() -> bool {
         eprintln!("left out: the weights are not here; `tandem model fetch smollm2-135m` gets them");
     }
     here
+}
+
+/// Where the program keeps the compiled SDK, between runs of the tests too.
+pub fn tandem_home() -> String {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("home").to_string_lossy().into_owned()
 }
 
 /// One start of the program.
