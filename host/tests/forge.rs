@@ -76,25 +76,30 @@ fn check(result: Result<Built, ForgeError>, expected: Expect) {
 fn one_file_becomes_a_component() {
     let built = built(GOOD);
     assert!(wasmparser::Parser::is_component(&built.component));
-    assert!(built.toolchain.starts_with("rustc 1."), "{}", built.toolchain);
+    let provenance = &built.provenance;
+    let names: Vec<_> = provenance.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["rustc", "tandem-plugin"]);
+    assert!(provenance.tools[0].version.starts_with("rustc 1."), "{}", provenance.tools[0].version);
+    assert_eq!(provenance.component, tandem_host::store::Digest::of(&built.component));
     check(Ok(built), expect![[r#"exports ["on-model-call"], grants []"#]]);
 }
 
 #[test]
 fn the_same_source_gives_the_same_bytes() {
     let (first, second) = (built(GOOD), built(GOOD));
-    assert_eq!(first.source, second.source);
-    assert!(first.component == second.component);
+    assert_eq!(first.provenance, second.provenance);
+    assert!(first.component == second.component && second.reused);
 
     // Also as a crate, and with an SDK that was compiled anew.
     let (_dir, source) = crate_of(&[("Cargo.toml", MANIFEST), ("src/lib.rs", GOOD)]);
     let as_crate = forge().build(&source).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(first.source, as_crate.source);
+    assert_eq!(first.provenance.source, as_crate.provenance.source);
     assert!(first.component == as_crate.component);
 
     let fresh = tempfile::tempdir().unwrap();
     let other = Forge::new(ForgeConfig::new(fresh.path())).unwrap_or_else(|error| panic!("{error}"));
-    assert!(first.component == other.build(&file(GOOD)).unwrap_or_else(|error| panic!("{error}")).component);
+    let anew = other.build(&file(GOOD)).unwrap_or_else(|error| panic!("{error}"));
+    assert!(!anew.reused && anew.provenance == first.provenance && anew.component == first.component);
 }
 
 #[test]
@@ -558,7 +563,8 @@ fn a_link_out_of_the_crate_is_refused() {
 #[test]
 fn a_missing_program_is_named_with_the_command_that_installs_it() {
     let check = |config: ForgeConfig, expected: Expect| {
-        expected.assert_eq(&Forge::new(config).unwrap_err().to_string());
+        let refused = Forge::new(config).and_then(|forge| forge.build(&file(GOOD))).unwrap_err();
+        expected.assert_eq(&refused.to_string());
     };
     check(
         ForgeConfig { rustc: "/nowhere/rustc".into(), ..config() },
@@ -580,7 +586,8 @@ fn a_missing_program_is_named_with_the_command_that_installs_it() {
     std::fs::create_dir(sysroot.join("bin")).unwrap();
     std::fs::write(&rustc, format!("#!/bin/sh\necho {}\n", sysroot.display())).unwrap();
     std::fs::set_permissions(&rustc, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let error = Forge::new(ForgeConfig { rustc, ..config() }).unwrap_err().to_string();
+    let forge = Forge::new(ForgeConfig { rustc, ..config() }).unwrap();
+    let error = forge.build(&file(GOOD)).unwrap_err().to_string();
     expect![[r#"
         the Rust toolchain in `DIR` has no target wasm32-wasip2
         help: rustup target add wasm32-wasip2"#]]

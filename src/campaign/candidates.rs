@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use async_trait::async_trait;
-use tandem_host::forge::{Forge, Source};
+use tandem_host::forge::{Forge, Language, Source};
 use tandem_host::harness::{Generation, HarnessManifest, PluginEntry};
 use tandem_host::plugin::{AdmissionOptions, Engine};
 use tandem_host::store::{BlobStore, Digest};
 
+use crate::evolve::Proposal;
 use crate::evolve::teacher::Judge;
-use crate::evolve::{Language, Proposal};
 
 /// Builds candidates over one harness.
 #[derive(Clone)]
@@ -58,11 +58,8 @@ impl Builder {
         parts: Parts<'_>,
         incumbent: &HarnessManifest,
     ) -> Result<Result<Candidate, Refused>> {
-        let source = match parts.language {
-            Language::Rust => {
-                Source::File { name: parts.language.file_name(parts.name), text: parts.source.to_owned() }
-            }
-        };
+        let name = parts.language.file_name(parts.name);
+        let source = Source::File { name, text: parts.source.to_owned() };
         let forge = self.forge.clone();
         let built = match tokio::task::spawn_blocking(move || forge.build(&source)).await? {
             Ok(built) => built,

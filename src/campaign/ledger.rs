@@ -63,7 +63,8 @@ mod tests {
 
     use crate::campaign::record::Publication;
     use crate::campaign::reports::ProposalRow;
-    use crate::evolve::{ArmCounts, GateConfig, Language, PairedTask, PairedTest, Signal, Verdict};
+    use crate::evolve::{ArmCounts, GateConfig, PairedTask, PairedTest, Signal, Verdict};
+    use tandem_host::forge::Language;
 
     fn harness(record: &RunRecord, turns: u64) -> Digest {
         let limits = Limits { turns, ..Limits::default() };

@@ -2,9 +2,10 @@
 //! and the pair, with or without a trainer in the program.
 
 use serde::{Deserialize, Serialize};
+use tandem_host::forge::Language;
 use tandem_host::store::Digest;
 
-use crate::evolve::{GateReport, Language, Manifest, Signal, Verdict};
+use crate::evolve::{GateReport, Manifest, Signal, Verdict};
 
 /// A proposal as kept in the record; its source is a blob.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -6,10 +6,11 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use tandem_host::forge::Language;
 use tandem_host::store::Digest;
 
 use super::catalog_entries::{ANSWERS, Answer, MECHANISMS, Mechanism};
-use super::proposal::{Language, Proposal};
+use super::proposal::Proposal;
 use super::signals::Signal;
 
 /// The built-in teacher.

@@ -13,5 +13,5 @@ mod testkit;
 
 pub use catalog::Catalog;
 pub use gate::{ArmCounts, GateConfig, GateReport, PairedTask, PairedTest, Verdict};
-pub use proposal::{Language, Manifest, Proposal};
+pub use proposal::{Manifest, Proposal};
 pub use signals::{Diagnosis, Signal, diagnose};

@@ -1,44 +1,13 @@
 //! What does a teacher propose? The same type, whoever wrote it.
 
 use serde::{Deserialize, Serialize};
+use tandem_host::forge::Language;
 use tandem_host::store::Digest;
 
 use super::signals::Signal;
 
-/// A language that the forge builds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Language {
-    #[default]
-    Rust,
-}
-
-impl Language {
-    /// All of them.
-    pub const ALL: [Self; 1] = [Self::Rust];
-
-    /// The name in records, and the first name of a fenced block.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Rust => "rust",
-        }
-    }
-
-    /// The language that a fenced block names.
-    pub fn of_fence(name: &str) -> Option<Self> {
-        match name.to_ascii_lowercase().as_str() {
-            "rust" | "rs" => Some(Self::Rust),
-            _ => None,
-        }
-    }
-
-    /// What a source file of it is called.
-    pub fn file_name(self, plugin: &str) -> String {
-        match self {
-            Self::Rust => format!("{plugin}.rs"),
-        }
-    }
-}
+/// The languages that a teacher may write; the prompts have their SDK.
+pub const LANGUAGES: [Language; 1] = [Language::Rust];
 
 /// What a model says about the plugin that it wrote.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

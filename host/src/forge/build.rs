@@ -1,91 +1,136 @@
 //! How does source become a component?
 
+use std::collections::HashMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::store::Digest;
 
-use super::componentize::componentize;
-use super::diagnostics;
+use super::componentize::{CONTRACT, componentize};
 use super::error::ForgeError;
-use super::sandbox::{Ended, Limits, ended_by};
-use super::sdk::{self, CODE_FLAGS};
-use super::source::{Loaded, ROOT, Source, io};
-use super::toolchain::Toolchain;
+use super::kept::Kept;
+use super::language::Language;
+use super::languages::{self, Artifact, Job, Toolset};
+use super::provenance::{Provenance, Tool};
+use super::sandbox::Limits;
+use super::source::{Loaded, Source, io};
 
-/// Where the forge keeps the compiled SDK, and what a build may use.
+/// Where the forge keeps what it prepared, and what a build may use.
 #[derive(Clone, Debug)]
 pub struct ForgeConfig {
-    /// A folder that only this program writes to.
+    /// A folder that only this program writes to: SDKs, standard libraries, built components.
     pub cache_dir: PathBuf,
+    /// The folder with the toolchains that `tandem plugin tools` installed, one folder a language.
+    pub tools_dir: PathBuf,
     /// Wall time of one build.
     pub timeout: Duration,
-    /// Bytes of address space of the compiler.
+    /// Bytes of memory of each process of a compiler.
     pub memory: u64,
-    /// The compiler; the name is looked up in `PATH`.
+    /// The Rust compiler; the name is looked up in `PATH`.
     pub rustc: PathBuf,
     /// Bubblewrap; the name is looked up in `PATH`.
     pub bwrap: PathBuf,
 }
 
 impl ForgeConfig {
-    /// 30 seconds and 3 GiB; `rustc` and `bwrap` from `PATH`.
+    /// 30 seconds and 3 GiB; programs from `PATH`; toolchains in the user's cache folder.
     pub fn new(cache_dir: impl Into<PathBuf>) -> Self {
         Self {
             cache_dir: cache_dir.into(),
+            tools_dir: users_cache().join("tandem/tools"),
             timeout: Duration::from_secs(30),
             memory: 3 << 30,
             rustc: "rustc".into(),
             bwrap: "bwrap".into(),
         }
     }
+
+    pub(super) fn limits(&self) -> Limits {
+        Limits { time: self.timeout, memory: self.memory, file: 64 << 20 }
+    }
+}
+
+/// `XDG_CACHE_HOME` or `~/.cache`.
+fn users_cache() -> PathBuf {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache"))).unwrap_or_else(std::env::temp_dir)
 }
 
 /// A component and where it came from.
 #[derive(Clone, Debug)]
 pub struct Built {
     pub component: Vec<u8>,
-    /// Of the source: edition, paths and contents.
-    pub source: Digest,
-    /// The compiler, such as `rustc 1.95.0 (59807616e 2026-04-14)`.
-    pub toolchain: String,
+    pub provenance: Provenance,
     /// Interfaces of the contract that it exports, such as `on-submit`.
     pub exports: Vec<String>,
     /// Capabilities that it imports: the grants that it needs.
     pub grants: Vec<String>,
     /// Wall time of the build, for people.
     pub seconds: f64,
+    /// Whether it was built before, from the same source by the same tools.
+    pub reused: bool,
 }
 
 /// Turns source into components.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Forge {
-    toolchain: Toolchain,
-    sdk: PathBuf,
-    limits: Limits,
-    cache_dir: PathBuf,
+    config: ForgeConfig,
+    kept: Kept,
+    /// Compilers that were found already.
+    found: Arc<Mutex<HashMap<Language, Arc<dyn Toolset>>>>,
+}
+
+impl fmt::Debug for Forge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Forge").field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 impl Forge {
-    /// Finds the toolchain and compiles the SDK, unless the cache has it (about a second).
+    /// Checks the sandbox. A compiler is looked for when its language is first built.
+    ///
+    /// # Errors
+    /// [`ForgeError::Toolchain`] if bubblewrap is missing, with the command that installs it.
+    pub fn new(config: ForgeConfig) -> Result<Self, ForgeError> {
+        match std::process::Command::new(&config.bwrap).arg("--version").output() {
+            Ok(output) if output.status.success() => {}
+            _ => {
+                return Err(ForgeError::Toolchain {
+                    what: format!(
+                        "bubblewrap (`{}`), the build sandbox, cannot be run",
+                        config.bwrap.display()
+                    ),
+                    help: "apt-get install bubblewrap".into(),
+                });
+            }
+        }
+        let cache = &config.cache_dir;
+        std::fs::create_dir_all(cache).map_err(|error| io("make", cache, error))?;
+        Ok(Self { kept: Kept::at(cache), config, found: Arc::default() })
+    }
+
+    /// What builds `language` here. Prepares it the first time, which takes a second for Rust.
     ///
     /// # Errors
     /// [`ForgeError::Toolchain`] names what is missing and the command that installs it.
-    pub fn new(config: ForgeConfig) -> Result<Self, ForgeError> {
-        let toolchain = Toolchain::find(&config.rustc, &config.bwrap)?;
-        let limits = Limits { time: config.timeout, memory: config.memory, file: 64 << 20 };
-        // The SDK is our own and its time does not depend on the plugin.
-        let patient = Limits { time: config.timeout.max(Duration::from_secs(60)), ..limits };
-        let sdk = sdk::compiled(&config.cache_dir, &toolchain, patient)?;
-        Ok(Self { toolchain, sdk, limits, cache_dir: config.cache_dir })
+    pub fn tools(&self, language: Language) -> Result<Vec<Tool>, ForgeError> {
+        Ok(self.toolset(language)?.tools().to_vec())
     }
 
-    /// The compiler, such as `rustc 1.95.0 (59807616e 2026-04-14)`.
-    pub fn toolchain(&self) -> String {
-        self.toolchain.line()
+    fn toolset(&self, language: Language) -> Result<Arc<dyn Toolset>, ForgeError> {
+        // Two threads may look at once; what they prepare is the same.
+        let lock = || self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(toolset) = lock().get(&language) {
+            return Ok(toolset.clone());
+        }
+        let toolset = languages::find(language, &self.config)?;
+        lock().insert(language, toolset.clone());
+        Ok(toolset)
     }
 
-    /// Builds a component. The same source and toolchain give the same bytes.
+    /// Builds a component. The same source and tools give the same bytes, and are built once.
     /// Blocks until the compiler ends; from async code use a blocking thread.
     ///
     /// # Errors
@@ -93,42 +138,53 @@ impl Forge {
     pub fn build(&self, source: &Source) -> Result<Built, ForgeError> {
         let start = Instant::now();
         let source = source.load()?;
-        let core = self.compile(&source)?;
-        let made = componentize(&core)?;
-        Ok(Built {
-            component: made.component,
+        let toolset = self.toolset(source.language)?;
+        let key = key(&source, toolset.tools());
+        if let Some(built) = self.kept.get(key) {
+            return Ok(Built { seconds: start.elapsed().as_secs_f64(), ..built });
+        }
+
+        let cache = &self.config.cache_dir;
+        let work = tempfile::tempdir_in(cache).map_err(|error| io("make a folder in", cache, error))?;
+        let (input, output) = (work.path().join("input"), work.path().join("output"));
+        write_source(&source, &input)?;
+        std::fs::create_dir(&output).map_err(|error| io("make", &output, error))?;
+        let job = Job { source: &source, input: &input, output: &output, limits: self.config.limits() };
+        let Artifact::Core(core) = toolset.compile(&job)?;
+        let made = componentize(&core).map_err(|error| match error {
+            ForgeError::NoExports { .. } => ForgeError::NoExports { help: source.language.exporting() },
+            other => other,
+        })?;
+
+        let provenance = Provenance {
+            component: Digest::of(&made.component),
+            language: source.language,
             source: source.digest(),
-            toolchain: self.toolchain(),
+            contract: Digest::of(CONTRACT.as_bytes()),
+            forge: env!("CARGO_PKG_VERSION").into(),
+            tools: toolset.tools().to_vec(),
+        };
+        let built = Built {
+            component: made.component,
+            provenance,
             exports: made.exports,
             grants: made.grants,
             seconds: start.elapsed().as_secs_f64(),
-        })
+            reused: false,
+        };
+        self.kept.put(key, &built)?;
+        Ok(built)
     }
+}
 
-    /// Source to core module, in the sandbox.
-    fn compile(&self, source: &Loaded) -> Result<Vec<u8>, ForgeError> {
-        let work = tempfile::tempdir_in(&self.cache_dir)
-            .map_err(|error| io("make a folder in", &self.cache_dir, error))?;
-        let (input, output) = (work.path().join("input"), work.path().join("output"));
-        write_source(source, &input)?;
-        std::fs::create_dir(&output).map_err(|error| io("make", &output, error))?;
-
-        let mut sandbox = sdk::compiler_sandbox(&self.toolchain, self.limits);
-        sandbox.read_only(&self.sdk, "/sdk").read_only(&input, "/plugin").writable(&output, "/out");
-        let edition = format!("--edition={}", source.edition);
-        let sdk = format!("--extern=tandem_plugin=/sdk/{}", sdk::RLIB);
-        let mut program = vec!["/rust/bin/rustc", "--sysroot=/rust", &edition, &sdk];
-        program.extend(["--crate-name=plugin", "--crate-type=cdylib"]);
-        program.extend(CODE_FLAGS);
-        // The plain linker: the target's own wants a world and makes the component itself.
-        program.extend(["-Clinker=rust-lld", "-Cstrip=symbols", ROOT, "-o/out/plugin.wasm"]);
-        let ended = sandbox.run("/plugin", &program)?;
-        if !ended.status.success() {
-            return Err(failure(&ended, self.limits, &source.root_name));
-        }
-        let core = output.join("plugin.wasm");
-        std::fs::read(&core).map_err(|error| io("read", &core, error))
+/// What a component depends on: the source, the contract, this forge, the tools.
+fn key(source: &Loaded, tools: &[Tool]) -> Digest {
+    let contract = Digest::of(CONTRACT.as_bytes());
+    let mut text = format!("{}\n{contract}\n{}\n", source.digest(), env!("CARGO_PKG_VERSION"));
+    for Tool { name, version, digest } in tools {
+        text += &format!("{name} {version} {digest}\n");
     }
+    Digest::of(text.as_bytes())
 }
 
 fn write_source(source: &Loaded, dir: &Path) -> Result<(), ForgeError> {
@@ -140,47 +196,4 @@ fn write_source(source: &Loaded, dir: &Path) -> Result<(), ForgeError> {
         std::fs::write(&path, content).map_err(|error| io("write", &path, error))?;
     }
     Ok(())
-}
-
-/// Why a compiler run failed.
-pub(super) fn failure(ended: &Ended, limits: Limits, root_name: &str) -> ForgeError {
-    let text = String::from_utf8_lossy(&ended.stderr);
-    if ended.timed_out {
-        return ForgeError::TimedOut { seconds: ended.seconds, limit_s: limits.time.as_secs_f64() };
-    }
-    // Diagnostics are JSON lines, and quote the source; the rest are the compiler's own last words.
-    let plain: Vec<&str> = text.lines().filter(|line| !line.starts_with('{')).collect();
-    if let Some(asked) = refused_memory(&plain.join("\n")) {
-        return ForgeError::OutOfMemory { asked, limit: limits.memory };
-    }
-    let (mut diagnostics, total) = diagnostics::parse(&text, root_name);
-    if total > 0 {
-        for diagnostic in &mut diagnostics {
-            if diagnostic.message.contains("more memory than available") {
-                diagnostic.help = Some(format!("the compiler may use {} MiB", limits.memory >> 20));
-            }
-        }
-        return ForgeError::Rejected { diagnostics, total };
-    }
-    let status = match ended.status.code() {
-        _ if ended_by(&ended.status, libc::SIGSEGV) => {
-            "it crashed; often the source is nested too deep".into()
-        }
-        Some(code) => format!("exit code {code}"),
-        None => "stopped by a signal".into(),
-    };
-    ForgeError::Compiler {
-        status,
-        stderr: plain[plain.len().saturating_sub(5)..].join("\n"),
-        help: "simplify the source; if a trivial plugin fails too, reinstall the Rust toolchain".into(),
-    }
-}
-
-/// Whether an allocation was refused, and its size if the message has it.
-fn refused_memory(stderr: &str) -> Option<Option<u64>> {
-    if let Some((_, rest)) = stderr.split_once("memory allocation of ") {
-        return Some(rest.split(' ').next().and_then(|bytes| bytes.parse().ok()));
-    }
-    let signs = ["out of memory", "Cannot allocate memory", "bad_alloc", "failed to allocate"];
-    signs.iter().any(|sign| stderr.contains(sign)).then_some(None)
 }

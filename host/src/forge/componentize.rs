@@ -14,7 +14,9 @@ use wit_parser::{Resolve, WorldItem, WorldKey};
 use super::error::ForgeError;
 
 /// The contract.
-const CONTRACT: &str = include_str!("../../../wit/harness.wit");
+pub(super) const CONTRACT: &str = include_str!("../../../wit/harness.wit");
+/// The import that every plugin may have.
+const WITHOUT_GRANT: &str = "failure";
 /// Its package, with what stands between the package's name and its version.
 const PACKAGE: (&str, &str) = ("tandem:harness/", "@0.1.0");
 /// WASI 0.2, in the order of their dependencies. `@0.2.0` stands for the version that a module names.
@@ -50,7 +52,7 @@ pub fn componentize(core: &[u8]) -> Result<Componentized, ForgeError> {
     let known = Known::new(&resolve, world);
 
     let exports = known.check_exports(&module.exports)?;
-    let (grants, wasi) = known.check_imports(&module.imports)?;
+    let (capabilities, wasi) = known.check_imports(&module.imports)?;
 
     let versions: BTreeSet<&str> = wasi.iter().map(|import| import.version.as_str()).collect();
     for version in versions {
@@ -59,7 +61,7 @@ pub fn componentize(core: &[u8]) -> Result<Componentized, ForgeError> {
             resolve.push_source(&format!("{name}.wit"), &text).map_err(broken)?;
         }
     }
-    let text = world_text(&exports, &grants, &wasi);
+    let text = world_text(&exports, &capabilities, &wasi);
     let package = resolve.push_source("component.wit", &text).map_err(broken)?;
     let world = resolve.select_world(&[package], None).map_err(broken)?;
 
@@ -75,7 +77,7 @@ pub fn componentize(core: &[u8]) -> Result<Componentized, ForgeError> {
     Ok(Componentized {
         component,
         exports: exports.into_iter().collect(),
-        grants: grants.into_iter().collect(),
+        grants: capabilities.into_iter().filter(|name| name != WITHOUT_GRANT).collect(),
     })
 }
 
@@ -179,7 +181,11 @@ impl Known {
                 }
             }
         }
-        if found.is_empty() { Err(ForgeError::NoExports) } else { Ok(found) }
+        if found.is_empty() {
+            Err(ForgeError::NoExports { help: "export an interface of the contract" })
+        } else {
+            Ok(found)
+        }
     }
 
     /// The imported capabilities and the imports of WASI; anything else is refused.
@@ -187,17 +193,17 @@ impl Known {
         &self,
         imports: &[(String, String)],
     ) -> Result<(BTreeSet<String>, BTreeSet<WasiImport>), ForgeError> {
-        let (mut grants, mut wasi) = (BTreeSet::new(), BTreeSet::new());
+        let (mut capabilities, mut wasi) = (BTreeSet::new(), BTreeSet::new());
         for (module, function) in imports {
             if let Some(short) = in_contract(module).filter(|short| self.imports.contains(*short)) {
-                grants.insert(short.to_owned());
+                capabilities.insert(short.to_owned());
             } else if let Some(import) = in_wasi(module) {
                 wasi.insert(import);
             } else {
                 return Err(ForgeError::Import { module: module.clone(), function: function.clone() });
             }
         }
-        Ok((grants, wasi))
+        Ok((capabilities, wasi))
     }
 }
 
@@ -216,13 +222,17 @@ fn in_wasi(module: &str) -> Option<WasiImport> {
     (known && plain).then(|| WasiImport { interface: interface.to_owned(), version: version.to_owned() })
 }
 
-fn world_text(exports: &BTreeSet<String>, grants: &BTreeSet<String>, wasi: &BTreeSet<WasiImport>) -> String {
+fn world_text(
+    exports: &BTreeSet<String>,
+    capabilities: &BTreeSet<String>,
+    wasi: &BTreeSet<WasiImport>,
+) -> String {
     let (before, after) = PACKAGE;
     let mut text = String::from("package tandem:built;\nworld component {\n");
     for import in wasi {
         text.push_str(&format!("  import wasi:{}@{};\n", import.interface, import.version));
     }
-    for name in grants {
+    for name in capabilities {
         text.push_str(&format!("  import {before}{name}{after};\n"));
     }
     for name in exports {

@@ -45,11 +45,8 @@ pub enum ForgeError {
     Import { module: String, function: String },
     #[error("the plugin exports `{name}`, which is not part of the contract\nhelp: {help}")]
     Export { name: String, help: String },
-    #[error(
-        "the plugin exports no hook point and no tools\n\
-         help: implement a trait such as `OnModelCall` and name the type in `export_on_model_call!(Plugin);`"
-    )]
-    NoExports,
+    #[error("the plugin exports no hook point and no tools\nhelp: {help}")]
+    NoExports { help: &'static str },
     #[error("the core module does not fit the contract: {reason}\nhelp: {help}")]
     Encode { reason: String, help: String },
     #[error("the compiler failed without a message of its own ({status})\n{stderr}\nhelp: {help}")]

@@ -15,21 +15,36 @@ const OUTPUT_CAP: usize = 4 << 20;
 /// name spaces; no network, no `/proc`, no environment but its own, no new
 /// privileges; only the given paths. Works as root and as an ordinary user.
 ///
-/// There is no cap on processes: RLIMIT_NPROC counts all processes of the user,
-/// and nothing of a plugin runs in a build.
+/// Processes are counted from within: RLIMIT_NPROC counts what the user has in one user name space,
+/// so the limit is set behind its border, by `prlimit`.
 pub(super) struct Sandbox {
     bwrap: PathBuf,
     mounts: Vec<String>,
     environment: Vec<(String, String)>,
     limits: Limits,
+    memory: MemoryLimit,
 }
+
+/// What of a process the limit of memory counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MemoryLimit {
+    /// All of its address space: for programs that reserve what they use.
+    AddressSpace,
+    /// What it can write to: for runtimes that reserve much more than they use.
+    Data,
+}
+
+/// Most processes and threads of one build.
+const PROCESSES: u32 = 128;
+/// Sets the limit of processes inside the sandbox.
+const PRLIMIT: &str = "/usr/bin/prlimit";
 
 /// What the program may use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Wall time. CPU time of each process has twice that, and 2 s.
     pub time: Duration,
-    /// Bytes of address space of each process.
+    /// Bytes of memory of each process.
     pub memory: u64,
     /// Bytes of one written file.
     pub file: u64,
@@ -46,15 +61,36 @@ pub(super) struct Ended {
 
 impl Sandbox {
     pub fn new(bwrap: &Path, limits: Limits) -> Self {
-        let mut sandbox =
-            Self { bwrap: bwrap.to_owned(), mounts: Vec::new(), environment: Vec::new(), limits };
+        let mut sandbox = Self {
+            bwrap: bwrap.to_owned(),
+            mounts: Vec::new(),
+            environment: Vec::new(),
+            limits,
+            memory: MemoryLimit::AddressSpace,
+        };
         // The loader and the C library.
         for dir in ["/lib", "/lib64"] {
             sandbox.mount(&["--ro-bind-try", dir, dir]);
         }
         sandbox.mount(&["--dev", "/dev", "--size", "268435456", "--tmpfs", "/tmp"]);
+        sandbox.mount(&["--ro-bind", PRLIMIT, "/forge/prlimit"]);
         sandbox.env("TMPDIR", "/tmp");
         sandbox
+    }
+
+    /// Counts as memory only what a process can write to. V8, Go and wasmtime reserve gigabytes of
+    /// address space that they never touch.
+    #[allow(dead_code)]
+    pub fn reserves_address_space(&mut self) -> &mut Self {
+        self.memory = MemoryLimit::Data;
+        self
+    }
+
+    /// Shows the processes of the sandbox, and nothing else of `/proc`.
+    #[allow(dead_code)]
+    pub fn proc(&mut self) -> &mut Self {
+        self.mount(&["--proc", "/proc"]);
+        self
     }
 
     fn mount(&mut self, arguments: &[&str]) {
@@ -104,12 +140,19 @@ impl Sandbox {
         for (name, value) in &self.environment {
             command.args(["--setenv", name, value]);
         }
-        command.args(["--remount-ro", "/", "--chdir", dir, "--"]).args(program);
+        command.args(["--remount-ro", "/", "--chdir", dir, "--"]);
+        command.arg("/forge/prlimit").arg(format!("--nproc={PROCESSES}")).args(program);
         command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
 
-        let limits = self.limits;
+        if !Path::new(PRLIMIT).is_file() {
+            return Err(ForgeError::Toolchain {
+                what: format!("`{PRLIMIT}`, which limits the processes of a build, is missing"),
+                help: "apt-get install util-linux".into(),
+            });
+        }
+        let (limits, memory) = (self.limits, self.memory);
         // SAFETY: only setrlimit is called between fork and exec, which is safe there.
-        unsafe { command.pre_exec(move || set_limits(limits)) };
+        unsafe { command.pre_exec(move || set_limits(limits, memory)) };
 
         let start = Instant::now();
         let mut child = command.spawn().map_err(|error| ForgeError::Toolchain {
@@ -150,11 +193,15 @@ pub(super) fn ended_by(status: &ExitStatus, signal: i32) -> bool {
     status.signal() == Some(signal) || status.code() == Some(128 + signal)
 }
 
-fn set_limits(limits: Limits) -> std::io::Result<()> {
+fn set_limits(limits: Limits, memory: MemoryLimit) -> std::io::Result<()> {
     // The wall clock decides; this is for the case that nobody is left to look at it.
     let cpu = 2 * limits.time.as_secs() + 2;
+    let memory = match memory {
+        MemoryLimit::AddressSpace => libc::RLIMIT_AS,
+        MemoryLimit::Data => libc::RLIMIT_DATA,
+    };
     for (resource, value) in [
-        (libc::RLIMIT_AS, limits.memory),
+        (memory, limits.memory),
         (libc::RLIMIT_CPU, cpu),
         (libc::RLIMIT_FSIZE, limits.file),
         (libc::RLIMIT_CORE, 0),
@@ -244,12 +291,31 @@ mod tests {
     }
 
     #[test]
+    fn a_fork_bomb_ends_at_the_limit_of_processes() {
+        let script = "for i in $(seq 400); do sleep 5 & done 2>&1 | grep -c . ; jobs -p | wc -l";
+        let (text, ended) = run(script, LIMITS, |_| {});
+        assert!(
+            text.contains("fork: retry: Resource temporarily unavailable") || !ended.status.success(),
+            "{text}"
+        );
+        // The limit is of this sandbox: another one starts beside it.
+        let (text, _) = run("echo ready", LIMITS, |_| {});
+        assert_eq!(text, "ready\n");
+    }
+
+    #[test]
     fn memory_cpu_time_and_files_are_capped() {
         let (text, _) = run("dd if=/dev/zero of=/dev/null bs=2G count=1", LIMITS, |_| {});
         assert!(text.contains("memory exhausted"), "{text}");
 
         let (text, _) = run("head -c 2000000 /dev/zero > /tmp/big; wc -c < /tmp/big", LIMITS, |_| {});
         assert!(text.contains("1048576"), "{text}");
+
+        // A runtime may reserve what it likes; what it writes to is capped.
+        let (text, _) = run("dd if=/dev/zero of=/dev/null bs=2G count=1", LIMITS, |sandbox| {
+            sandbox.reserves_address_space();
+        });
+        assert!(text.contains("memory exhausted"), "{text}");
 
         let limits = Limits { time: Duration::from_secs(1), ..LIMITS };
         let (text, ended) = run("ulimit -t; while :; do :; done", limits, |_| {});

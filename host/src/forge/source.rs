@@ -6,22 +6,24 @@ use std::path::{Path, PathBuf};
 use crate::store::Digest;
 
 use super::error::ForgeError;
+use super::language::Language;
 
 /// Caps of a crate; a plugin is small.
 const MAX_FILES: usize = 256;
 const MAX_BYTES: usize = 4 << 20;
 const MAX_DEPTH: usize = 16;
 
-/// Where the root module lies in the sandbox, for a file and a crate alike, so
-/// that the same code gives the same bytes.
+/// Where the root module of Rust lies in the sandbox, for a file and a crate alike, so that the
+/// same code gives the same bytes. The one file of another language is `plugin.` and its ending.
 pub(super) const ROOT: &str = "src/lib.rs";
 
-/// Rust source of a plugin.
+/// Source of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// One file that uses `tandem_plugin`. `name` only names it in messages.
+    /// One file that uses the SDK of its language. The ending of `name` says which language that is;
+    /// beside that it only names the file in messages.
     File { name: String, text: String },
-    /// A folder with `Cargo.toml` and `src/`; its only dependency is the SDK.
+    /// A Rust crate: a folder with `Cargo.toml` and `src/`; its only dependency is the SDK.
     Crate { dir: PathBuf },
 }
 
@@ -29,15 +31,17 @@ pub enum Source {
 pub(super) struct Loaded {
     /// Relative path and content.
     pub files: BTreeMap<String, Vec<u8>>,
+    pub language: Language,
+    /// Of Rust; empty for other languages.
     pub edition: String,
-    /// What messages call [`ROOT`].
+    /// What messages call the one file, or [`ROOT`].
     pub root_name: String,
 }
 
 impl Loaded {
-    /// SHA-256 over edition, paths and contents, lengths before each.
+    /// SHA-256 over language, edition, paths and contents, lengths before each.
     pub fn digest(&self) -> Digest {
-        let mut bytes = format!("edition {}\n", self.edition).into_bytes();
+        let mut bytes = format!("{} {}\n", self.language, self.edition).into_bytes();
         for (path, content) in &self.files {
             bytes.extend(format!("{} {path} {}\n", path.len(), content.len()).into_bytes());
             bytes.extend(content);
@@ -53,9 +57,23 @@ impl Source {
                 if text.len() > MAX_BYTES {
                     return Err(too_large(text.len()));
                 }
+                let Some(language) = Language::of_file(Path::new(name)) else {
+                    return Err(ForgeError::Source {
+                        what: format!("`{name}` has no ending of a language that the forge builds"),
+                        help: format!(
+                            "the endings are {}",
+                            Language::ALL.map(Language::extension).join(", ")
+                        ),
+                    });
+                };
+                let (root, edition) = match language {
+                    Language::Rust => (ROOT.to_owned(), "2024"),
+                    other => (other.file_name("plugin"), ""),
+                };
                 Ok(Loaded {
-                    files: BTreeMap::from([(ROOT.to_owned(), text.clone().into_bytes())]),
-                    edition: "2024".into(),
+                    files: BTreeMap::from([(root, text.clone().into_bytes())]),
+                    language,
+                    edition: edition.into(),
                     root_name: name.clone(),
                 })
             }
@@ -75,7 +93,7 @@ fn load_crate(dir: &Path) -> Result<Loaded, ForgeError> {
     if !files.contains_key(ROOT) {
         return Err(refused(dir, "has no `src/lib.rs`"));
     }
-    Ok(Loaded { files, edition, root_name: ROOT.to_owned() })
+    Ok(Loaded { files, language: Language::Rust, edition, root_name: ROOT.to_owned() })
 }
 
 /// Checks that nothing in the manifest asks for more than the SDK; returns the edition.

@@ -192,17 +192,17 @@ fn surfaces(from: Side, to: Side, changes: &mut Vec<Change>) {
     }
 }
 
-/// Interfaces that ask for nothing: they only name types.
-fn has_only_types(import: &str) -> bool {
+/// Interfaces that ask for nothing: types, and the text of a fault.
+fn asks_for_nothing(import: &str) -> bool {
     let interface = import.split('@').next().unwrap_or_default();
-    matches!(interface, "tandem:harness/types" | "tandem:harness/workspace-types")
+    matches!(interface, "tandem:harness/types" | "tandem:harness/workspace-types" | "tandem:harness/failure")
 }
 
 fn one_surface(name: &str, old: Option<&PluginFacts>, new: Option<&PluginFacts>, changes: &mut Vec<Change>) {
     let plugin = || name.to_owned();
     let set = |facts: Option<&PluginFacts>| -> BTreeSet<String> {
         let imports = facts.iter().flat_map(|facts| &facts.imports);
-        imports.filter(|import| !has_only_types(import)).cloned().collect()
+        imports.filter(|import| !asks_for_nothing(import)).cloned().collect()
     };
     let (before, after) = (set(old), set(new));
     let added: Vec<_> = after.difference(&before).cloned().collect();

@@ -8,7 +8,8 @@ use futures_util::FutureExt;
 use wasmtime::component::{HasSelf, Linker};
 
 use super::bindings::host::{
-    clock, exec, log, random, settings, state, types, workspace_read, workspace_types, workspace_write,
+    clock, exec, failure, log, random, settings, state, types, workspace_read, workspace_types,
+    workspace_write,
 };
 use super::fault::{PluginFault, Raised};
 use super::grants::{Capability, Grants};
@@ -17,13 +18,14 @@ use super::workspace_access::WorkspaceError as Trouble;
 
 use workspace_types::{Entry, SearchHit, WorkspaceError};
 
-/// Links the granted capabilities and the interfaces that only have types. What is not granted
+/// Links the granted capabilities and the interfaces that need no grant. What is not granted
 /// is not there: the check at admission is for the message, this is the wall.
 pub(super) fn link(linker: &mut Linker<PluginState>, grants: &Grants) -> wasmtime::Result<()> {
     type Own = HasSelf<PluginState>;
     let l = linker;
     types::add_to_linker::<_, Own>(l, |state| state)?;
     workspace_types::add_to_linker::<_, Own>(l, |state| state)?;
+    failure::add_to_linker::<_, Own>(l, |state| state)?;
     for capability in grants.iter() {
         match capability {
             Capability::Log => log::add_to_linker::<_, Own>(l, |state| state)?,
@@ -42,6 +44,14 @@ pub(super) fn link(linker: &mut Linker<PluginState>, grants: &Grants) -> wasmtim
 impl types::Host for PluginState {}
 
 impl workspace_types::Host for PluginState {}
+
+impl failure::Host for PluginState {
+    fn explain(&mut self, message: String) -> wasmtime::Result<()> {
+        self.count_host_call()?;
+        self.explained = Some(message);
+        Ok(())
+    }
+}
 
 impl log::Host for PluginState {
     fn log(&mut self, level: log::Level, message: String) -> wasmtime::Result<()> {

@@ -14,8 +14,8 @@ use crate::store::Digest;
 const VERSION: &str = "0.1.0";
 /// The export that is no point: admission asks it once for a schema.
 pub(super) const SETTINGS_SCHEMA: &str = "settings-schema";
-/// Interfaces of the contract that only have types; they need no grant.
-const TYPES_ONLY: [&str; 2] = ["types", "workspace-types"];
+/// Interfaces of the contract that every plugin may import: types, and the text of a fault.
+const WITHOUT_GRANT: [&str; 3] = ["types", "workspace-types", "failure"];
 
 /// What a component exports and imports, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -125,7 +125,7 @@ fn read_surface(digest: Digest, bytes: &[u8]) -> Result<(Surface, Vec<AdmissionE
         }
         match name.parse::<Capability>() {
             Ok(capability) => surface.capabilities.push(capability),
-            Err(_) if TYPES_ONLY.contains(&name) => {}
+            Err(_) if WITHOUT_GRANT.contains(&name) => {}
             Err(_) => {
                 let import = spelled(import, SHOWN);
                 let what = format!("imports `{import}`, which is no capability of the contract");

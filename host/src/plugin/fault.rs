@@ -44,7 +44,11 @@ pub enum PluginFault {
     Start { why: String },
 }
 
-/// The end of what it wrote to standard error: most languages put their panic message there.
+/// Characters of what a plugin says of its own failure.
+const EXPLANATION: usize = 2_000;
+
+/// What it said of its failure, or the end of what it wrote to standard error: most languages put
+/// their panic message there.
 fn said(output: &str) -> String {
     match output.trim() {
         "" => String::new(),
@@ -147,7 +151,10 @@ pub(super) fn classify(error: &wasmtime::Error, state: &PluginState, fuel: u64) 
     if let Some(fault) = state.limiter.refused() {
         return fault;
     }
-    let output = state.stdio.tail();
+    let output = match &state.explained {
+        Some(text) => tame(&text.chars().take(EXPLANATION).collect::<String>()),
+        None => state.stdio.tail(),
+    };
     if let Some(I32Exit(code)) = error.downcast_ref() {
         return PluginFault::Exit { code: *code, output };
     }

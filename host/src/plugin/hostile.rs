@@ -113,6 +113,41 @@ async fn guest_that_never_ends_runs_out_of_fuel() {
     check("endless recursion", guest, body, expect!["it trapped: call stack exhausted"]).await;
 }
 
+/// What the fault says when the plugin explains itself in `text` before `then`.
+async fn check_explained(text: &str, then: &str, expected: Expect) {
+    let mut guest = Guest::new().import("failure", "explain", "(param i32 i32)");
+    let (at, length) = guest.text(text);
+    let body = format!("(call $explain (i32.const {at}) (i32.const {length})) {then}");
+    check("a fault with an explanation", guest, &body, expected).await;
+}
+
+#[tokio::test]
+async fn the_text_of_an_exception_is_not_lost_in_a_bare_trap() {
+    check_explained(
+        "TypeError: x is not a function\n    at onModelCall (plugin.js:3)",
+        "(unreachable)",
+        expect![[r#"
+            it trapped: wasm `unreachable` instruction executed; it wrote: TypeError: x is not a function
+                at onModelCall (plugin.js:3)"#]],
+    )
+    .await;
+    // It decides nothing: a call that returns has not failed, and a limit stays a limit.
+    check_explained("not so bad", NOTHING, expect!["answered null"]).await;
+    check_explained(
+        "all is well",
+        LOOP,
+        expect!["it ran out of fuel: it used all of its 100000000 units in one call"],
+    )
+    .await;
+    // It moves no cursor, and is cut.
+    check_explained(
+        "\u{1b}[2J red",
+        "(unreachable)",
+        expect![[r#"it trapped: wasm `unreachable` instruction executed; it wrote: �[2J red"#]],
+    )
+    .await;
+}
+
 #[tokio::test]
 async fn recursion_leaves_the_host_its_own_stack() {
     // Wide frames, so that the stack ends before the host calls do.

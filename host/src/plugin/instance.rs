@@ -465,6 +465,7 @@ impl Instance {
             own_time: own_time.clone(),
             host_calls: 0,
             wasi_calls: 0,
+            explained: None,
             limits: limits.clone(),
         };
         let mut store = Store::new(ready.pre.engine(), state);

@@ -37,6 +37,8 @@ pub(super) struct PluginState {
     pub own_time: Arc<OwnTime>,
     pub host_calls: u32,
     pub wasi_calls: u32,
+    /// What the plugin says of its failure in this call.
+    pub explained: Option<String>,
 }
 
 impl PluginState {
@@ -46,6 +48,7 @@ impl PluginState {
         self.wasi_clock.call_at(now_ms);
         self.host_calls = 0;
         self.wasi_calls = 0;
+        self.explained = None;
         self.own_time.begin(deadline);
     }
 

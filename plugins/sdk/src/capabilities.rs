@@ -26,6 +26,12 @@ pub mod log {
     }
 }
 
+/// Why this call is about to fail. Needs no grant. A panic needs no word of it: its message goes to
+/// standard error, which the host shows too.
+pub mod failure {
+    pub use super::raw::failure::explain;
+}
+
 /// Virtual time. Grant: `clock`.
 pub mod clock {
     pub use super::raw::clock::now_ms;

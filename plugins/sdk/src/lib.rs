@@ -35,7 +35,7 @@ pub use bindings::exports::tandem::harness as points;
 pub use bindings::tandem::harness::types::{
     Budget, Context, PatchCandidate, PatchSource, ToolCall, ToolResult, ToolStatus, Usage, WorkTree,
 };
-pub use capabilities::{clock, exec, log, random, settings, state, workspace};
+pub use capabilities::{clock, exec, failure, log, random, settings, state, workspace};
 
 pub use points::observe::Guest as Observe;
 pub use points::on_choose_patch::Guest as OnChoosePatch;

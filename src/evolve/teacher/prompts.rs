@@ -4,9 +4,10 @@ use std::path::Path;
 
 use minijinja::{Environment, UndefinedBehavior};
 use serde::Serialize;
+use tandem_host::forge::Language;
 use tandem_host::plugin::{Capability, HookPoint};
 
-use super::super::proposal::Language;
+use super::super::proposal::LANGUAGES;
 use super::super::signals::Signal;
 
 /// A prompt file.
@@ -133,7 +134,7 @@ impl ContractText {
             source: Some(without_tests(source)),
         };
         Self {
-            languages: Language::ALL.map(Language::name).to_vec(),
+            languages: LANGUAGES.map(Language::name).to_vec(),
             points: HookPoint::ALL.map(HookPoint::name).to_vec(),
             grants: Capability::ALL.map(Capability::name).to_vec(),
             contract: include_str!("../../../wit/harness.wit").trim_end(),

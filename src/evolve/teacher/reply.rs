@@ -1,9 +1,10 @@
 //! What did the model write? A manifest and one source, or a reason why the reply
 //! cannot be used, in words that go back to the model.
 
+use tandem_host::forge::Language;
 use tandem_host::plugin::{Capability, HookPoint};
 
-use super::super::proposal::{Language, Manifest};
+use super::super::proposal::{LANGUAGES, Manifest};
 use super::super::signals::Signal;
 use super::request::{Finish, TeacherReply};
 
@@ -190,13 +191,13 @@ const MANIFEST_HELP: &str = "its keys are `name`, `mechanism`, `points`, `grants
 
 /// Reads a reply of the harness teacher. `signals` are those that it was shown.
 pub fn harness(reply: &TeacherReply, signals: &[Signal]) -> Result<Draft, ReplyFault> {
-    let known = || Language::ALL.map(Language::name).join(", ");
+    let known = || LANGUAGES.map(Language::name).join(", ");
     let blocks = usable_blocks(reply)?;
     for block in blocks.iter().filter(|block| !is_manifest(block)) {
         if block.language.is_empty() {
             return Err(ReplyFault::Unnamed { known: known() });
         }
-        if Language::of_fence(&block.language).is_none() {
+        if language_of(block).is_none() {
             return Err(ReplyFault::Language { language: block.language.clone(), known: known() });
         }
     }
@@ -213,8 +214,13 @@ pub fn harness(reply: &TeacherReply, signals: &[Signal]) -> Result<Draft, ReplyF
     if source.text.trim().is_empty() {
         return Err(ReplyFault::Missing { wanted: "source", help });
     }
-    let language = Language::of_fence(&source.language).unwrap_or_default();
+    let language = language_of(source).unwrap_or_default();
     Ok(Draft { manifest, signal, language, source: source.text.clone() })
+}
+
+/// The language of a fenced block, if a teacher may write it.
+fn language_of(block: &Block) -> Option<Language> {
+    Language::named(&block.language).filter(|language| LANGUAGES.contains(language))
 }
 
 fn check(manifest: &Manifest, signals: &[Signal]) -> Result<Signal, ReplyFault> {

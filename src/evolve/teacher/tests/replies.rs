@@ -4,7 +4,8 @@ use expect_test::{Expect, expect};
 
 use super::super::reply::{blocks, harness};
 use super::super::request::{Finish, TeacherReply};
-use crate::evolve::{Language, Signal};
+use crate::evolve::Signal;
+use tandem_host::forge::Language;
 
 const MANIFEST: &str = r#"```toml
 name = "say-it"

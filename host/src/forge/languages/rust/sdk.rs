@@ -4,20 +4,20 @@ use std::path::{Path, PathBuf};
 
 use crate::store::Digest;
 
-use super::build::failure;
-use super::error::ForgeError;
-use super::sandbox::{Limits, Sandbox};
-use super::source::{ROOT, io};
+use super::failure;
 use super::toolchain::{TARGET, Toolchain};
+use crate::forge::error::ForgeError;
+use crate::forge::sandbox::{Limits, Sandbox};
+use crate::forge::source::{ROOT, io};
 
 /// The SDK's source, carried in this program.
 const FILES: &[(&str, &str)] = &[
-    ("lib.rs", include_str!("../../../plugins/sdk/src/lib.rs")),
-    ("bindings.rs", include_str!("../../../plugins/sdk/src/bindings.rs")),
-    ("capabilities.rs", include_str!("../../../plugins/sdk/src/capabilities.rs")),
-    ("json.rs", include_str!("../../../plugins/sdk/src/json.rs")),
-    ("rt.rs", include_str!("../../../plugins/sdk/src/rt.rs")),
-    ("shell.rs", include_str!("../../../plugins/sdk/src/shell.rs")),
+    ("lib.rs", include_str!("../../../../../plugins/sdk/src/lib.rs")),
+    ("bindings.rs", include_str!("../../../../../plugins/sdk/src/bindings.rs")),
+    ("capabilities.rs", include_str!("../../../../../plugins/sdk/src/capabilities.rs")),
+    ("json.rs", include_str!("../../../../../plugins/sdk/src/json.rs")),
+    ("rt.rs", include_str!("../../../../../plugins/sdk/src/rt.rs")),
+    ("shell.rs", include_str!("../../../../../plugins/sdk/src/shell.rs")),
 ];
 
 /// The compiled SDK's file name.
@@ -87,13 +87,19 @@ pub(super) fn compiler_sandbox(toolchain: &Toolchain, limits: Limits) -> Sandbox
     sandbox
 }
 
-/// What the compiled SDK depends on: its source, the compiler, the flags.
-fn key(toolchain: &Toolchain) -> Digest {
-    let mut bytes = format!("{}\n{PROGRAM:?}{CODE_FLAGS:?}\n", toolchain.version).into_bytes();
+/// Of the SDK's source.
+pub(super) fn source() -> Digest {
+    let mut bytes = Vec::new();
     for (name, text) in FILES {
         bytes.extend(format!("{name} {}\n{text}", text.len()).into_bytes());
     }
     Digest::of(&bytes)
+}
+
+/// What the compiled SDK depends on: its source, the compiler, the flags.
+fn key(toolchain: &Toolchain) -> Digest {
+    let parts = format!("{}\n{PROGRAM:?}{CODE_FLAGS:?}\n{}", toolchain.version, source());
+    Digest::of(parts.as_bytes())
 }
 
 #[cfg(test)]
@@ -102,9 +108,9 @@ mod tests {
 
     #[test]
     fn the_bindings_are_current_for_the_contract() {
-        let contract = include_bytes!("../../../wit/harness.wit");
+        let contract = include_bytes!("../../../../../wit/harness.wit");
         let expected = format!("// wit-sha256: {}", Digest::of(contract).hex());
-        let bindings = include_str!("../../../plugins/sdk/src/bindings.rs");
+        let bindings = include_str!("../../../../../plugins/sdk/src/bindings.rs");
         assert!(
             bindings.lines().any(|line| line == expected),
             "wit/harness.wit changed: run plugins/sdk/generate.sh"

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::error::ForgeError;
+use crate::forge::error::ForgeError;
+use crate::forge::source::io;
 
 /// The target of every plugin.
 pub(super) const TARGET: &str = "wasm32-wasip2";
 
-/// A Rust toolchain with the target, and the program that makes the sandbox.
+/// A Rust toolchain with the target, and bubblewrap.
 #[derive(Clone, Debug)]
 pub(super) struct Toolchain {
     pub sysroot: PathBuf,
@@ -21,7 +22,7 @@ impl Toolchain {
     /// Finds it through `rustc --print sysroot`, which rustup answers too.
     pub fn find(rustc: &Path, bwrap: &Path) -> Result<Self, ForgeError> {
         let sysroot = PathBuf::from(ask(rustc, &["--print", "sysroot"])?.trim());
-        let sysroot = sysroot.canonicalize().map_err(|error| super::source::io("read", &sysroot, error))?;
+        let sysroot = sysroot.canonicalize().map_err(|error| io("read", &sysroot, error))?;
         // The compiler of that sysroot, not the `rustc` that was asked: that may be a proxy.
         let version = ask(&sysroot.join("bin/rustc"), &["-vV"])?;
 
@@ -31,16 +32,28 @@ impl Toolchain {
                 help: format!("rustup target add {TARGET}"),
             });
         }
-        match Command::new(bwrap).arg("--version").output() {
-            Ok(output) if output.status.success() => {}
-            _ => {
-                return Err(ForgeError::Toolchain {
-                    what: format!("bubblewrap (`{}`), the build sandbox, cannot be run", bwrap.display()),
-                    help: "apt-get install bubblewrap".into(),
-                });
+        Ok(Self { sysroot, bwrap: bwrap.to_owned(), version })
+    }
+
+    /// What its output depends on: the compiler, its libraries, the linker and the target's standard library.
+    pub fn files(&self) -> Result<Vec<PathBuf>, ForgeError> {
+        let host = self.version.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
+        let rustlib = self.sysroot.join("lib/rustlib");
+        let mut files = vec![self.sysroot.join("bin/rustc"), rustlib.join(host).join("bin/rust-lld")];
+        for (dir, marks) in [
+            (self.sysroot.join("lib"), &["librustc_driver", "libLLVM"][..]),
+            (rustlib.join(TARGET).join("lib"), &[""][..]),
+        ] {
+            for entry in std::fs::read_dir(&dir).map_err(|error| io("read", &dir, error))? {
+                let path = entry.map_err(|error| io("read", &dir, error))?.path();
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                if marks.iter().any(|mark| name.starts_with(mark)) && path.is_file() {
+                    files.push(path);
+                }
             }
         }
-        Ok(Self { sysroot, bwrap: bwrap.to_owned(), version })
+        files.retain(|file| file.is_file());
+        Ok(files)
     }
 
     /// The line for people: `rustc 1.95.0 (… 2026-04-14)`.

@@ -1,0 +1,62 @@
+//! What does the forge ask of a language? Each module answers for one compiler.
+
+mod rust;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::build::ForgeConfig;
+use super::error::ForgeError;
+use super::language::Language;
+use super::provenance::Tool;
+use super::sandbox::Limits;
+use super::source::Loaded;
+
+/// A compiler that was found on this machine, with all that it needs.
+pub(super) trait Toolset: Send + Sync {
+    /// Everything that its output depends on beside the source, in the order of a record.
+    fn tools(&self) -> &[Tool];
+
+    /// Compiles in the sandbox. Must give the same bytes for the same source and tools.
+    ///
+    /// # Errors
+    /// [`ForgeError`], with the author's own file and line where there is one.
+    fn compile(&self, job: &Job<'_>) -> Result<Artifact, ForgeError>;
+}
+
+/// One build.
+pub(super) struct Job<'a> {
+    pub source: &'a Loaded,
+    /// The folder on this machine into which the source was written, to be shown at `/plugin`.
+    pub input: &'a Path,
+    /// An empty folder for what comes out, to be shown at `/out`.
+    pub output: &'a Path,
+    pub limits: Limits,
+}
+
+/// What came out of a compiler.
+pub(super) enum Artifact {
+    /// A core module after the canonical ABI; the forge makes the component.
+    Core(Vec<u8>),
+}
+
+/// Finds the compiler of `language`, and prepares once what it needs.
+///
+/// # Errors
+/// [`ForgeError::Toolchain`] names what is missing and the command that installs it.
+pub(super) fn find(language: Language, config: &ForgeConfig) -> Result<Arc<dyn Toolset>, ForgeError> {
+    match language {
+        Language::Rust => Ok(Arc::new(rust::RustTools::find(config)?)),
+        other => Err(ForgeError::Toolchain {
+            what: format!("this forge has no compiler for {other}"),
+            help: "build a component with that language's own tools and hand it over".into(),
+        }),
+    }
+}
+
+/// The program `name` in `PATH`.
+#[allow(dead_code)]
+pub(super) fn in_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
+}
