@@ -6,6 +6,7 @@ pub mod demos;
 mod draw;
 mod exchanges;
 mod record;
+mod replays;
 mod reports;
 mod teach;
 
@@ -28,6 +29,7 @@ pub use config::CampaignConfig;
 pub use exchanges::ExchangeRow;
 pub use models::{KNOWN, fetch, home, resolve};
 pub use record::{EpisodeRow, Publication, RunRecord};
+pub use replays::{KEPT, Machine, Replays};
 pub use reports::{CandidateReport, TeacherReport, UpdateReport};
 #[cfg(feature = "train")]
 pub use run::{Campaign, Parts};

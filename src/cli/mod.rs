@@ -7,6 +7,7 @@ mod harness;
 mod model;
 mod pair;
 mod plugin;
+mod replay;
 mod setup;
 mod tasks;
 mod teacher;
@@ -64,6 +65,8 @@ enum Command {
     Teacher(teacher::TeacherCommand),
     /// Run one task with a policy and a harness.
     Episode(episode::EpisodeArguments),
+    /// Run recorded episodes again under another harness, without a model, and show what changes.
+    Replay(replay::ReplayArguments),
     /// Record demonstrations from tasks that carry scripted replies.
     Demos(demos::DemosArguments),
     /// Teach a policy the protocol from demonstrations.
@@ -124,6 +127,7 @@ async fn dispatch(command: Command) -> Result<Exit> {
         Command::Harness(command) => harness::run(command).await,
         Command::Teacher(command) => teacher::run(command).await,
         Command::Episode(arguments) => episode::run(arguments).await,
+        Command::Replay(arguments) => replay::run(arguments).await,
         Command::Demos(arguments) => demos::run(arguments).await,
         #[cfg(feature = "train")]
         Command::Warmup(arguments) => warmup::run(arguments),

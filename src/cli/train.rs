@@ -8,7 +8,7 @@ use tandem_host::rollout::Cancel;
 use tandem_host::store::write_whole;
 
 use super::{Exit, setup};
-use crate::campaign::{Campaign, CampaignConfig, Parts};
+use crate::campaign::{Campaign, CampaignConfig, KEPT, Parts};
 use crate::view::{Progress, Stats};
 
 #[derive(clap::Args)]
@@ -62,9 +62,6 @@ pub async fn run(arguments: TrainArguments) -> Result<Exit> {
     print!("{}", crate::view::report(&record)?);
     Ok(Exit::Done)
 }
-
-/// The campaign as the run began with it.
-const KEPT: &str = "campaign.json";
 
 /// Makes the run folder or takes it up again. One program at a time holds it.
 fn claim(run: &Path, config: &CampaignConfig, arguments: &TrainArguments) -> Result<fs::File> {

@@ -35,6 +35,7 @@ pub(super) fn turn(command: &str, text: &str, exit_code: Option<i32>) -> TurnRec
         reply: Message::new(Role::Assistant, ""),
         policy_version: 0,
         sampled_tokens: 1,
+        finish: Default::default(),
         calls: vec![CallRecord {
             name: "bash".into(),
             arguments: serde_json::json!({ "command": command }),

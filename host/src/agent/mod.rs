@@ -14,6 +14,7 @@ mod observation;
 mod prompts;
 mod record;
 mod repetition;
+mod replay;
 #[cfg(test)]
 mod rules;
 mod segments;
@@ -28,3 +29,4 @@ pub use episode::{EpisodeSpec, run_episode};
 pub use observation::SENTINEL;
 pub use prompts::{TemplateError, check_prompts};
 pub use record::{CallRecord, EpisodeRecord, Exit, InvalidCause, Outcome, Segment, TurnRecord};
+pub use replay::{Changes, replay};

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::harness::{Effect, Fault, LimitKind, PatchSource};
-use crate::policy::Message;
+use crate::policy::{FinishReason, Message};
 use crate::store::Digest;
 
 /// Solved, unsolved, or no verdict. An invalid episode never enters an advantage.
@@ -64,6 +64,9 @@ pub struct TurnRecord {
     pub reply: Message,
     pub policy_version: u64,
     pub sampled_tokens: u64,
+    /// Why the reply ended.
+    #[serde(default)]
+    pub finish: FinishReason,
     /// Commands that were run, after rewriting, with exit code and raw length of the result.
     pub calls: Vec<CallRecord>,
 }

@@ -199,6 +199,7 @@ impl<'a> Episode<'a> {
             reply: message,
             policy_version: reply.policy_version,
             sampled_tokens: tokens,
+            finish: reply.finish,
             calls: Vec::new(),
         });
         segments::append(&mut self.record.segments, reply, first).map_err(|reason| {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// A language that the forge makes components of. Any other language works by handing over a
 /// component.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "lowercase")]
 pub enum Language {
     #[default]
     Rust,

@@ -147,6 +147,18 @@ pub enum LimitKind {
     FormatErrors,
 }
 
+impl LimitKind {
+    /// For people: what there is no more of.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Turns => "turns",
+            Self::Tokens => "tokens",
+            Self::Seconds => "seconds",
+            Self::FormatErrors => "format errors",
+        }
+    }
+}
+
 /// What kept the output of the policy from being parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

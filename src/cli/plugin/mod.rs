@@ -22,7 +22,7 @@ use super::Exit;
 pub enum PluginCommand {
     /// Make the folder of a new plugin: source that works, cases that pass, a README.
     New(new::NewArguments),
-    /// Build a component from Rust source, in a sandbox without network.
+    /// Build a component from source, in a sandbox without network.
     Build(source::BuildArguments),
     /// Admit a component as a harness would, and say what it exports, asks for and answers.
     Check(check::CheckArguments),

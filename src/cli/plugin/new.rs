@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use tandem_host::cases;
+use tandem_host::forge::Language;
 use tandem_host::plugin::HookPoint;
 
 use super::source;
@@ -39,8 +40,12 @@ pub fn run(arguments: NewArguments) -> Result<Exit> {
     }
     let wanted = wanted(&arguments)?;
     let dir = arguments.dir.unwrap_or_else(|| PathBuf::from(&wanted.name));
-    let files =
-        [(source::FILE, wanted.rust()), (cases::FILE, wanted.cases()), ("README.md", wanted.readme())];
+    let source_name = Language::Rust.file_name(source::STEM);
+    let files = [
+        (source_name.as_str(), wanted.rust()),
+        (cases::FILE, wanted.cases()),
+        ("README.md", wanted.readme()),
+    ];
     make(&dir, &files)?;
     for (name, _) in &files {
         println!("wrote {}", dir.join(name).display());

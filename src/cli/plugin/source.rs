@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use tandem_host::forge::{Built, ForgeError, Source};
+use tandem_host::forge::{Built, ForgeError, Language, Provenance, Source};
 
 use crate::cli::{Exit, setup};
 
-/// The source beside the cases of a plugin that `tandem plugin new` wrote.
-pub const FILE: &str = "plugin.rs";
+/// The name, without its ending, of the source that `tandem plugin new` writes.
+pub const STEM: &str = "plugin";
 
 #[derive(Args)]
 pub struct BuildArguments {
-    /// One Rust file, the folder of a crate, or a folder with one Rust file.
+    /// One source file, the folder of a Rust crate, or a folder with one source file.
     source: PathBuf,
     /// The component to write.
     #[arg(short, long)]
@@ -26,14 +26,20 @@ pub async fn run(arguments: BuildArguments) -> Result<Exit> {
     let output = &arguments.output;
     match build(source_at(&arguments.source)?).await? {
         Ok(built) => {
-            fs::write(output, &built.component)
-                .with_context(|| format!("{} cannot be written", output.display()))?;
+            let beside = Provenance::path_beside(output);
+            let provenance = serde_json::to_string_pretty(&built.provenance)? + "\n";
+            for (path, bytes) in [(output, built.component.as_slice()), (&beside, provenance.as_bytes())] {
+                fs::write(path, bytes).with_context(|| format!("{} cannot be written", path.display()))?;
+            }
+            let took = match built.reused {
+                true => "built before".to_owned(),
+                false => format!("built in {:.2} s", built.seconds),
+            };
             println!(
-                "{}: {} bytes, {}, built in {:.2} s",
+                "{}: {} bytes, {}, {took}",
                 output.display(),
                 built.component.len(),
-                tandem_host::store::Digest::of(&built.component),
-                built.seconds
+                built.provenance.component
             );
             Ok(Exit::Done)
         }
@@ -50,8 +56,8 @@ pub async fn build(source: Source) -> Result<Result<Built, ForgeError>> {
     Ok(tokio::task::spawn_blocking(move || forge.build(&source)).await?)
 }
 
-/// The source that lies at `place`: a Rust file, or what a folder has of a crate, `plugin.rs`,
-/// `src/lib.rs` or one file of another name.
+/// The source that lies at `place`: a file of a language that the forge knows, or what a folder has:
+/// a Rust crate, `plugin.` with the ending of a language, `src/lib.rs` or one source file of another name.
 pub fn source_at(place: &Path) -> Result<Source> {
     if !place.is_dir() {
         return file(place);
@@ -59,25 +65,41 @@ pub fn source_at(place: &Path) -> Result<Source> {
     if place.join("Cargo.toml").is_file() {
         return Ok(Source::Crate { dir: place.to_owned() });
     }
-    for name in [FILE, "src/lib.rs"] {
-        if place.join(name).is_file() {
-            return file(&place.join(name));
-        }
+    let named: Vec<PathBuf> = Language::ALL
+        .map(|language| place.join(language.file_name(STEM)))
+        .into_iter()
+        .filter(|path| path.is_file())
+        .collect();
+    if !named.is_empty() {
+        return one_of(place, named);
+    }
+    if place.join("src/lib.rs").is_file() {
+        return file(&place.join("src/lib.rs"));
     }
     let entries = fs::read_dir(place).with_context(|| format!("{} cannot be read", place.display()))?;
     let mut found: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.is_file() && path.extension().is_some_and(|extension| extension == "rs"))
+        .filter(|path| path.is_file() && is_source(path))
         .collect();
     found.sort();
+    one_of(place, found)
+}
+
+/// Whether a file is source of a plugin, by its ending. Declarations for an editor are none.
+pub fn is_source(path: &Path) -> bool {
+    Language::of_file(path).is_some() && !path.to_string_lossy().ends_with(".d.ts")
+}
+
+fn one_of(place: &Path, found: Vec<PathBuf>) -> Result<Source> {
     match found.as_slice() {
         [one] => file(one),
         [] => bail!(
-            "{} has no Rust source\nhelp: write `{FILE}` there (`tandem plugin new` does), or hand over a component with `--component FILE.wasm`",
-            place.display()
+            "{} has no source of a plugin\nhelp: write `{}` there (`tandem plugin new` does), or hand over a component with `--component FILE.wasm`",
+            place.display(),
+            Language::Rust.file_name(STEM)
         ),
         [first, second, ..] => bail!(
-            "{} has more than one Rust file ({} and {}), so which one is the plugin?\nhelp: call it `{FILE}`, or make a crate with `Cargo.toml` and `src/lib.rs`",
+            "{} has more than one source file ({} and {}), so which one is the plugin?\nhelp: call it `{STEM}` with the ending of its language, or make a Rust crate with `Cargo.toml` and `src/lib.rs`",
             place.display(),
             name_of(first),
             name_of(second)
@@ -92,5 +114,5 @@ fn file(path: &Path) -> Result<Source> {
 }
 
 fn name_of(path: &Path) -> String {
-    path.file_name().map_or_else(|| FILE.to_owned(), |name| name.to_string_lossy().into_owned())
+    path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }

@@ -1,15 +1,17 @@
 //! `tandem plugin test`: does a plugin do what the cases beside it say?
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 use tandem_host::cases::{Cases, CasesReport, run_cases};
-use tandem_host::plugin::{AdmissionError, AdmissionOptions, Engine, admit, admit_as_asked, check};
+use tandem_host::plugin::{AdmissionError, AdmissionOptions, Admitted, Engine, admit, admit_as_asked, check};
 
 use super::check::told;
 use super::{read, source};
+use crate::cli::replay::ReplayOptions;
 use crate::cli::{Exit, setup};
 
 #[derive(Args)]
@@ -19,6 +21,8 @@ pub struct TestArguments {
     /// The component to test; without it the source beside the cases is built.
     #[arg(long, value_name = "FILE.wasm")]
     component: Option<PathBuf>,
+    #[command(flatten)]
+    replay: ReplayOptions,
     /// JSON instead of text.
     #[arg(long)]
     json: bool,
@@ -28,7 +32,14 @@ pub struct TestArguments {
 pub enum Tested {
     /// The source did not build, or the component was not admitted.
     Refused(Refusal),
-    Ran(CasesReport),
+    Ran(Box<Ran>),
+}
+
+/// A plugin whose cases were run.
+pub struct Ran {
+    pub report: CasesReport,
+    admitted: Arc<Admitted>,
+    component: Vec<u8>,
 }
 
 /// Why there was nothing to run the cases of.
@@ -65,26 +76,36 @@ pub async fn run(arguments: TestArguments) -> Result<Exit> {
         None => None,
     };
     let tested = test(&arguments.place, component, &setup::engine()?, &setup::admission()?).await?;
-    if arguments.json {
-        let value = match &tested {
-            Tested::Refused(refusal) => refusal.json(),
-            Tested::Ran(report) => serde_json::to_value(report)?,
-        };
-        println!("{}", serde_json::to_string_pretty(&value)?);
-        return Ok(tested.exit());
-    }
-    match &tested {
+    let exit = tested.exit();
+    match tested {
+        Tested::Refused(refusal) if arguments.json => {
+            println!("{}", serde_json::to_string_pretty(&refusal.json())?);
+        }
         Tested::Refused(refusal) => eprintln!("{}", refusal.text()),
-        Tested::Ran(report) => println!("{report}"),
+        Tested::Ran(ran) => {
+            if !arguments.json {
+                println!("{}", ran.report);
+            }
+            let name = name_of(&arguments.place);
+            let new = (ran.admitted.as_ref(), ran.component.as_slice());
+            let changes = arguments.replay.changes(&name, new, None, !arguments.json).await?;
+            if arguments.json {
+                let mut value = serde_json::to_value(&ran.report)?;
+                if let Some(changes) = changes {
+                    value["replay"] = serde_json::to_value(changes)?;
+                }
+                println!("{}", serde_json::to_string_pretty(&value)?);
+            }
+        }
     }
-    Ok(tested.exit())
+    Ok(exit)
 }
 
 impl Tested {
     /// 3 when the plugin was refused or a case failed.
     fn exit(&self) -> Exit {
         match self {
-            Self::Ran(report) if report.failed() == 0 => Exit::Done,
+            Self::Ran(ran) if ran.report.failed() == 0 => Exit::Done,
             _ => Exit::No,
         }
     }
@@ -98,12 +119,12 @@ pub async fn test(
     engine: &Engine,
     admission: &AdmissionOptions,
 ) -> Result<Tested> {
-    let is_rust = place.extension().is_some_and(|extension| extension == "rs");
-    let cases = Cases::read(if is_rust { folder_of(place) } else { place })?;
+    let is_source = !place.is_dir() && source::is_source(place);
+    let cases = Cases::read(if is_source { folder_of(place) } else { place })?;
     let component = match component {
         Some(bytes) => bytes,
         None => {
-            let source = if is_rust { place } else { folder_of(place) };
+            let source = if is_source { place } else { folder_of(place) };
             match source::build(source::source_at(source)?).await? {
                 Ok(built) => built.component,
                 Err(refused) => return Ok(Tested::Refused(Refusal::Build(refused.to_string()))),
@@ -118,7 +139,15 @@ pub async fn test(
         Some(grants) => admit(engine, &component, grants, admission).await?,
         None => admit_as_asked(engine, &component, admission).await?,
     };
-    Ok(Tested::Ran(run_cases(&admitted, &cases, &setup::workspaces()).await?))
+    let report = run_cases(&admitted, &cases, &setup::workspaces()).await?;
+    Ok(Tested::Ran(Box::new(Ran { report, admitted, component })))
+}
+
+/// What a harness would call the plugin at `place`, unless it is told: the name of its folder.
+fn name_of(place: &Path) -> String {
+    let folder = folder_of(place);
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    folder.file_name().map_or_else(|| "plugin".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 /// The plugin's folder: that of its source, or of its cases, which may lie in a folder `cases`.

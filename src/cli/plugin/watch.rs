@@ -75,7 +75,7 @@ async fn once(folder: &Path) -> Result<String> {
     }
     Ok(match test::test(folder, Some(component), &engine, &admission).await? {
         test::Tested::Refused(refusal) => refusal.text(),
-        test::Tested::Ran(report) => report.to_string(),
+        test::Tested::Ran(ran) => ran.report.to_string(),
     })
 }
 
@@ -88,7 +88,8 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, (Option<SystemTime>, u64)> {
             let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
             if kind.is_dir() && depth < DEPTH {
                 folders.push((path, depth + 1));
-            } else if path.extension().is_some_and(|extension| extension == "rs" || extension == "toml")
+            } else if (source::is_source(&path)
+                || path.extension().is_some_and(|extension| extension == "toml"))
                 && let Ok(known) = entry.metadata()
             {
                 found.insert(path, (known.modified().ok(), known.len()));

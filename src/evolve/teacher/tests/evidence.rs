@@ -15,6 +15,7 @@ fn turn(shown: &str, reply: &str) -> TurnRecord {
         reply: Message::new(Role::Assistant, reply),
         policy_version: 0,
         sampled_tokens: 1,
+        finish: Default::default(),
         calls: vec![CallRecord {
             name: "bash".into(),
             arguments: serde_json::json!({"command": reply}),
