@@ -5,13 +5,14 @@ export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tandem/target
 RUN ?= runs/quickstart
 DEVICE ?= cpu
 
-.PHONY: help setup build cuda weights quickstart warmup test test-teacher-live deny advisories bench-host
+.PHONY: help setup build cuda weights plugin-tools quickstart warmup test test-teacher-live deny advisories bench-host bench-forge
 
 help:
 	@echo 'make quickstart   run a small campaign from fetched weights to a report and a pair'
 	@echo 'make test         run all tests'
 	@echo 'make test-teacher-live   ask a real model behind a real server for a plugin (optional)'
 	@echo 'make cuda         build the program with Burn CUDA'
+	@echo 'make bench-forge  measure source to admitted component in every language; writes docs/benchmarks-forge.md'
 	@echo 'make bench-host   measure the plugin host against its peers; writes docs/benchmarks.md'
 	@echo 'make deny         licences, sources and duplicate versions of what we depend on (part of test)'
 	@echo 'make advisories   known vulnerabilities in it; needs the RustSec database'
@@ -32,6 +33,10 @@ cuda:
 
 weights: build
 	$(CARGO_TARGET_DIR)/debug/tandem model fetch smollm2-135m
+
+# Compilers of plugins in languages other than Rust, pinned, into the cache folder of the user.
+plugin-tools: build
+	$(CARGO_TARGET_DIR)/debug/tandem plugin tools all
 
 quickstart: weights
 	rm -rf $(RUN)
@@ -60,6 +65,10 @@ bench-host: setup
 	cargo build --release --workspace --locked --ignore-rust-version --manifest-path host/bench/Cargo.toml
 	$(BENCH)/release/tandem-bench guests $(BENCH)/guests
 	$(BENCH)/release/tandem-bench run $(BENCH)/guests $(BENCH)/release/extism-contender docs/benchmarks.md
+
+bench-forge: plugin-tools
+	CARGO_TARGET_DIR=$(BENCH) cargo build --release --workspace --locked --ignore-rust-version --manifest-path host/bench/Cargo.toml
+	$(BENCH)/release/tandem-bench forge examples/plugins $(BENCH) docs/benchmarks-forge.md
 
 deny:
 	@scripts/deny.sh policy

@@ -60,6 +60,11 @@ impl Scratch {
 fn settled(text: &str) -> String {
     let mut lines = Vec::new();
     for line in text.lines() {
+        // The compiler of the machine.
+        let line = match (line.find("(rustc 1."), line.rfind(", sha256:")) {
+            (Some(from), Some(to)) => format!("{}(rustc V{}", &line[..from], &line[to..]),
+            _ => line.to_owned(),
+        };
         let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         for at in 0..words.len() {
             let word = words[at].trim_end_matches([',', ':', ')']).to_owned();
@@ -163,7 +168,7 @@ fn a_component_of_another_language_is_tested_in_place_of_the_source() {
         &["test", "DIR/other"],
         1,
         expect![[r#"
-            error: DIR/other has no Rust source
+            error: DIR/other has no source of a plugin
             help: write `plugin.rs` there (`tandem plugin new` does), or hand over a component with `--component FILE.wasm`
         "#]],
     );
@@ -173,8 +178,8 @@ fn a_component_of_another_language_is_tested_in_place_of_the_source() {
         &["test", "DIR/other"],
         1,
         expect![[r#"
-            error: DIR/other has more than one Rust file (one.rs and two.rs), so which one is the plugin?
-            help: call it `plugin.rs`, or make a crate with `Cargo.toml` and `src/lib.rs`
+            error: DIR/other has more than one source file (one.rs and two.rs), so which one is the plugin?
+            help: call it `plugin` with the ending of its language, or make a Rust crate with `Cargo.toml` and `src/lib.rs`
         "#]],
     );
 }
@@ -405,6 +410,11 @@ fn inspect_says_what_a_component_is_called_for_and_allowed() {
             {"type":"object"}
         Its settings fit:
           any JSON object; it declares no schema
+        It was made from:
+          rust source sha256:D
+          the contract sha256:D
+          rustc (rustc V, sha256:D)
+          tandem-plugin (0.1.0, sha256:D)
     "#]]
     .assert_eq(&settled(&text));
     let json: Value = serde_json::from_str(&scratch.done(&["inspect", "DIR/loud.wasm", "--json"])).unwrap();

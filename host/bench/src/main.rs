@@ -10,6 +10,7 @@ mod calls;
 mod chain;
 mod driver;
 mod episode;
+mod forge;
 mod guests;
 mod hostile;
 mod machine;
@@ -35,6 +36,7 @@ fn run() -> Result<()> {
     match words[..] {
         ["run", guests, extism, out] => driver::run(guests.as_ref(), extism, out.as_ref()),
         ["guests", dir] => guests::build(dir.as_ref()),
+        ["forge", examples, cache, out] => forge::run(examples.as_ref(), cache.as_ref(), out.as_ref()),
         ["tandem", guests] => {
             let guests = guests::Guests::at(guests)?;
             calls::run(&guests)?;

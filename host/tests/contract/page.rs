@@ -148,7 +148,7 @@ struct Capability {
     caps: fn(&PluginLimits) -> String,
 }
 
-const CAPABILITIES: [Capability; 8] = [
+const CAPABILITIES: [Capability; 9] = [
     Capability {
         name: "log",
         what: "Messages are in the episode's record as effects of kind `log`. They outlive a fault of the call that logged them.",
@@ -158,6 +158,11 @@ const CAPABILITIES: [Capability; 8] = [
                 bytes(limits.log_bytes as u64)
             )
         },
+    },
+    Capability {
+        name: "failure",
+        what: "It is no grant and every plugin has it. The text goes into the plugin fault after \"it wrote\"; without it the host shows the end of what the plugin wrote to standard error. That is how the text of an exception reaches its author, where a `result` of every hook would say it a second time: a hook that fails is a fault (rule 3), whatever it returns.",
+        caps: |_| "2,000 characters are shown; the last text of a call counts".into(),
     },
     Capability {
         name: "clock",
@@ -281,7 +286,7 @@ pub fn page(wit: &str) -> String {
 
     line(
         p,
-        "## Capabilities\n\nThe name of a capability is the word in `grants` of the plugin's entry in the harness manifest.\n",
+        "## Capabilities\n\nThe name of a capability is the word in `grants` of the plugin's entry in the harness manifest; `failure` needs no grant.\n",
     );
     for name in contract.capabilities() {
         let capability = CAPABILITIES.iter().find(|capability| capability.name == name);

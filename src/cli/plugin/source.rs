@@ -32,7 +32,7 @@ pub async fn run(arguments: BuildArguments) -> Result<Exit> {
                 fs::write(path, bytes).with_context(|| format!("{} cannot be written", path.display()))?;
             }
             let took = match built.reused {
-                true => "built before".to_owned(),
+                true => "from an earlier build of the same source".to_owned(),
                 false => format!("built in {:.2} s", built.seconds),
             };
             println!(
