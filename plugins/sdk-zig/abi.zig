@@ -67,10 +67,6 @@ pub fn realloc(old: [*]u8, old_size: usize, alignment: usize, size: usize) callc
 
 // ---- Layout ----
 
-fn isBytes(comptime T: type) bool {
-    return T == []const u8;
-}
-
 pub fn alignOf(comptime T: type) usize {
     return switch (@typeInfo(T)) {
         .void => 1,
@@ -148,7 +144,7 @@ fn loadAt(comptime T: type, address: usize) T {
         .pointer => |info| {
             const start = at(usize, address).*;
             const size = at(usize, address + 4).*;
-            if (isBytes(T)) return bytes(start, size);
+            if (info.child == u8) return bytes(start, size);
             return loadList(info.child, start, size);
         },
         .optional => |info| {
@@ -209,7 +205,7 @@ fn storeAt(comptime T: type, address: usize, value: T) void {
         .int => at(T, address).* = value,
         .@"enum" => at(u8, address).* = @intFromEnum(value),
         .pointer => |info| {
-            const start = if (isBytes(T)) @intFromPtr(value.ptr) else @intFromPtr(storedList(info.child, value));
+            const start = if (info.child == u8) @intFromPtr(value.ptr) else @intFromPtr(storedList(info.child, value));
             at(usize, address).* = start;
             at(usize, address + 4).* = value.len;
         },

@@ -22,6 +22,12 @@ pub fn text(value: ?Value) ?[]const u8 {
     return if (some == .string) some.string else null;
 }
 
+/// True of the value `true` only.
+pub fn isTrue(value: ?Value) bool {
+    const some = value orelse return false;
+    return some == .bool and some.bool;
+}
+
 /// A whole number; 10.0 is one.
 pub fn whole(value: ?Value) ?i64 {
     // Past 2^53 not every whole number is a double.

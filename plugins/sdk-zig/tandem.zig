@@ -44,7 +44,7 @@ pub const ToolCall = struct {
 
     /// The command line of a call of `bash`; null of a call of another tool.
     pub fn command(call: ToolCall) ?[]const u8 {
-        return if (std.mem.eql(u8, call.name, "bash")) call.text("command") else null;
+        return if (equals(call.name, "bash")) call.text("command") else null;
     }
 };
 
@@ -135,6 +135,14 @@ pub const Points = struct {
 /// The text, in the memory of the call.
 pub fn format(comptime fmt: []const u8, arguments: anytype) []const u8 {
     return std.fmt.allocPrint(allocator, fmt, arguments) catch unreachable;
+}
+
+pub fn equals(text: []const u8, other: []const u8) bool {
+    return std.mem.eql(u8, text, other);
+}
+
+pub fn contains(text: []const u8, part: []const u8) bool {
+    return std.mem.find(u8, text, part) != null;
 }
 
 /// The pieces that are not empty, between any of the bytes of `separators`.

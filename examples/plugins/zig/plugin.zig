@@ -12,21 +12,21 @@ const json = tandem.json;
 fn isEverything(target: []const u8) bool {
     const everything = [_][]const u8{ "/", "/*", "~", "~/", "$HOME", "$HOME/", ".", "./", "..", "*" };
     return for (everything) |one| {
-        if (std.mem.eql(u8, target, one)) break true;
+        if (tandem.equals(target, one)) break true;
     } else false;
 }
 
 fn isRecursive(flag: []const u8) bool {
-    if (std.mem.eql(u8, flag, "--recursive")) return true;
-    return !std.mem.startsWith(u8, flag, "--") and std.mem.indexOfAny(u8, flag, "rR") != null;
+    if (tandem.equals(flag, "--recursive")) return true;
+    return !std.mem.startsWith(u8, flag, "--") and std.mem.findAny(u8, flag, "rR") != null;
 }
 
 /// The first target that is everything, of an `rm` that deletes folders.
 fn deletesEverything(command: []const u8) ?[]const u8 {
     var words = tandem.words(command, " \t");
-    if (words.len > 0 and std.mem.eql(u8, words[0], "sudo")) words = words[1..];
+    if (words.len > 0 and tandem.equals(words[0], "sudo")) words = words[1..];
     if (words.len == 0) return null;
-    if (!std.mem.eql(u8, words[0], "rm") and !std.mem.endsWith(u8, words[0], "/rm")) return null;
+    if (!tandem.equals(words[0], "rm") and !std.mem.endsWith(u8, words[0], "/rm")) return null;
 
     var recursive = false;
     var target: ?[]const u8 = null;
@@ -54,7 +54,7 @@ pub fn onToolCall(_: tandem.Context, tool_call: tandem.ToolCall) ?tandem.ToolCal
 // ---- on-tool-result: name the failing tests ----
 
 pub fn onToolResult(_: tandem.Context, tool_call: tandem.ToolCall, outcome: tandem.ToolResult) ?tandem.ToolResultEffect {
-    if (!std.mem.eql(u8, tool_call.name, "bash") or outcome.status != .finished) return null;
+    if (!tandem.equals(tool_call.name, "bash") or outcome.status != .finished) return null;
     if ((outcome.exit_code orelse 0) == 0) return null;
 
     var count: usize = 0;
@@ -65,7 +65,7 @@ pub fn onToolResult(_: tandem.Context, tool_call: tandem.ToolCall, outcome: tand
         if (!std.mem.startsWith(u8, line, failed)) continue;
         const rest = line[failed.len..];
         // The reason stands behind the name, if there is one.
-        const end = std.mem.indexOf(u8, rest, " - ") orelse rest.len;
+        const end = std.mem.find(u8, rest, " - ") orelse rest.len;
         const name = std.mem.trim(u8, rest[0..end], " \t\r");
         if (name.len == 0) continue;
         if (count == 0) first = name;
@@ -92,7 +92,7 @@ pub fn definitions() []const tandem.ToolDefinition {
 }
 
 pub fn call(_: tandem.Context, name: []const u8, arguments: []const u8) tandem.ToolOutput {
-    if (!std.mem.eql(u8, name, "head")) return failure("there is no tool {s}", .{name});
+    if (!tandem.equals(name, "head")) return failure("there is no tool {s}", .{name});
 
     const given = json.parse(arguments);
     const path = json.text(json.get(given, "path")) orelse
