@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tandem/target
 RUN ?= runs/quickstart
 DEVICE ?= cpu
 
-.PHONY: help setup build cuda weights quickstart warmup test test-teacher-live deny advisories bench-host
+.PHONY: help setup zig-tools build cuda weights quickstart warmup test test-teacher-live deny advisories bench-host
 
 help:
 	@echo 'make quickstart   run a small campaign from fetched weights to a report and a pair'
@@ -67,7 +67,11 @@ deny:
 advisories:
 	@scripts/deny.sh advisories
 
-test: weights deny
+# What builds plugins in C, C++ and Zig; nothing that is there already.
+zig-tools:
+	@scripts/zig_tools.sh
+
+test: weights deny zig-tools
 	cargo fmt --all --check
 	cargo fmt --all --check --manifest-path plugins/Cargo.toml
 	cargo fmt --all --check --manifest-path host/bench/Cargo.toml

@@ -30,7 +30,7 @@ bool tandem_ends_with(tandem_text text, const char *end) {
 size_t tandem_find(tandem_text text, const char *part) {
     const size_t size = strlen(part);
     for (size_t at = 0; at + size <= text.size; at++) {
-        if (memcmp(text.data + at, part, size) == 0) return at;
+        if (size == 0 || (text.data[at] == *part && memcmp(text.data + at, part, size) == 0)) return at;
     }
     return text.size;
 }
@@ -39,24 +39,31 @@ bool tandem_contains(tandem_text text, const char *part) {
     return *part == 0 || tandem_find(text, part) < text.size;
 }
 
-static bool is_one_of(char c, const char *set) {
-    return c != 0 && strchr(set, c) != NULL;
+/// A set of bytes; texts are long, so it is looked up in one step.
+typedef struct { bool has[256]; } set;
+
+static set set_of(const char *bytes) {
+    set made = { 0 };
+    for (; *bytes != 0; bytes++) made.has[(unsigned char)*bytes] = true;
+    return made;
 }
 
 tandem_text tandem_trim(tandem_text text, const char *drop) {
+    const set dropped = set_of(drop);
     size_t start = 0, end = text.size;
-    while (start < end && is_one_of(text.data[start], drop)) start++;
-    while (end > start && is_one_of(text.data[end - 1], drop)) end--;
+    while (start < end && dropped.has[(unsigned char)text.data[start]]) start++;
+    while (end > start && dropped.has[(unsigned char)text.data[end - 1]]) end--;
     return tandem_slice(text, start, end);
 }
 
 /// The pieces between separators, counted first so that the list is made once.
 static tandem_texts pieces(tandem_text text, const char *separators, bool empty_too) {
+    const set separating = set_of(separators);
     tandem_text *items = NULL;
     for (;;) {
         size_t count = 0, start = 0;
         for (size_t at = 0; at <= text.size; at++) {
-            if (at < text.size && !is_one_of(text.data[at], separators)) continue;
+            if (at < text.size && !separating.has[(unsigned char)text.data[at]]) continue;
             if (at > start || empty_too) {
                 if (items != NULL) items[count] = tandem_slice(text, start, at);
                 count++;

@@ -60,7 +60,7 @@ fn answer(comptime name: []const u8, arguments: anytype) Answer(name) {
     comptime check(name);
     const result = @call(.auto, @field(plugin, name), arguments);
     if (@typeInfo(@TypeOf(result)) != .error_union) return result;
-    return result catch |err| tandem.fail(name ++ " returned error." ++ @errorName(err));
+    return result catch |err| tandem.fail(tandem.format("{s} returned error.{s}", .{ name, @errorName(err) }));
 }
 
 fn Answer(comptime name: []const u8) type {

@@ -199,7 +199,7 @@ fn advice(at: Place<'_>, note: &str) -> Option<String> {
         return declared.iter().any(|mark| note.contains(mark)).then(|| format!("the SDK has `{text}`"));
     }
     let noise =
-        ["expanded from macro", "in instantiation of", "declared here", "is here", "candidate", "called at"];
+        ["expanded from", "in instantiation of", "declared here", "is here", "candidate", "called at"];
     let useful = !noise.iter().any(|mark| note.contains(mark));
     useful.then(|| cut(note))
 }
