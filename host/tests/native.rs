@@ -408,7 +408,7 @@ fn what_never_ends_is_stopped() {
     let forge = Forge::new(impatient).unwrap();
     let endless = [
         ("guard.c", C.replace("HERE", "NULL;\n#include \"plugin.c\"\n")),
-        ("guard.c", C.replace("HERE", "NULL;\n#define A(x) x x x x x x x x x x\n#define B(x) A(A(A(A(A(x)))))\nstatic int a[] = { B(B(1,)) }")),
+        ("guard.c", C.replace("HERE", "NULL;\n#define A(...) __VA_ARGS__ __VA_ARGS__ __VA_ARGS__ __VA_ARGS__\n#define B(...) A(A(A(A(A(A(__VA_ARGS__))))))\nstatic int a[] = { B(B(B(1,))) }")),
         ("guard.cpp", CPP.replace("HERE", "std::nullopt;\n}\ntemplate <int N> struct A { static constexpr int v = A<N + 1>::v; };\nint x = A<0>::v;\nint f() { return 1")),
         ("guard.cpp", CPP.replace("HERE", "std::nullopt;\n}\nconsteval int g() { for (;;) {} return 1; }\nint x = g();\nint f() { return 1")),
         ("guard.c", C.replace("HERE", &format!("{}NULL{}", "(".repeat(200_000), ")".repeat(200_000)))),
@@ -441,8 +441,12 @@ fn what_is_not_in_the_contract_is_refused() {
             help: import only tandem:harness capabilities; of WASI only cli, io, clocks and random are linked"#]],
     );
     check_c(
-        "NULL;\n}\nint start_a_process(void);\nint f(void) { return start_a_process()",
-        expect![[r#"exports ["on-submit"], grants []"#]],
+        "NULL;\n}\nint start_a_process(void);\n__attribute__((constructor)) void f(void) { start_a_process()",
+        expect![[r#"
+            1 compile error:
+            guard.c:5:1: error: `start_a_process` is used and not defined
+              | int start_a_process(void);
+              help: define it; the C library is that of WASI: no network, no processes, no threads"#]],
     );
 }
 
@@ -535,8 +539,8 @@ async fn a_failure_says_why() {
         ),
         (
             "a.cpp",
-            cpp("for (;;) tandem::lines(call.arguments).size() ? (void)new int[1 << 23] : (void)0;"),
-            expect!["ran out of fuel: it used all of its 100000000 units in one call"],
+            cpp("for (;;) { static int *volatile kept; kept = new int[1 << 22]; }"),
+            expect!["asked for too much memory: 68354048 bytes, limit 67108864 bytes"],
         ),
         (
             "a.zig",
