@@ -76,7 +76,11 @@ deny:
 advisories:
 	@scripts/deny.sh advisories
 
-test: weights deny
+# What builds plugins in C, C++ and Zig; nothing that is there already.
+zig-tools:
+	@scripts/zig_tools.sh
+
+test: weights deny zig-tools
 	cargo fmt --all --check
 	cargo fmt --all --check --manifest-path plugins/Cargo.toml
 	cargo fmt --all --check --manifest-path host/bench/Cargo.toml

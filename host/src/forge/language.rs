@@ -99,6 +99,13 @@ impl Language {
             Self::Rust => {
                 "implement a trait such as `OnModelCall` and name the type in `export_on_model_call!(Plugin);`"
             }
+            Self::C => {
+                "define a function such as `tandem_on_model_call`, and write `TANDEM_EXPORT(on_model_call);` after it"
+            }
+            Self::Cpp => {
+                "define a function such as `on_model_call`, and write `TANDEM_EXPORT(on_model_call);` after it"
+            }
+            Self::Zig => "define a `pub fn` with the name of a point, such as `onModelCall`",
             _ => "define a function of the SDK's name for a point",
         }
     }

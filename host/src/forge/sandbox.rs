@@ -24,6 +24,8 @@ pub(super) struct Sandbox {
     environment: Vec<(String, String)>,
     limits: Limits,
     memory: MemoryLimit,
+    /// Most files that a process has open.
+    open_files: u64,
 }
 
 /// What of a process the limit of memory counts.
@@ -68,6 +70,7 @@ impl Sandbox {
             environment: Vec::new(),
             limits,
             memory: MemoryLimit::AddressSpace,
+            open_files: 256,
         };
         // The loader and the C library.
         for dir in ["/lib", "/lib64"] {
@@ -84,6 +87,12 @@ impl Sandbox {
     #[allow(dead_code)]
     pub fn reserves_address_space(&mut self) -> &mut Self {
         self.memory = MemoryLimit::Data;
+        self
+    }
+
+    /// For a compiler that builds a whole library with many processes at once.
+    pub fn many_open_files(&mut self) -> &mut Self {
+        self.open_files = 8192;
         self
     }
 
@@ -107,6 +116,12 @@ impl Sandbox {
     /// Shows the folder `outside` at `inside`, for reading and writing.
     pub fn writable(&mut self, outside: &Path, inside: &str) -> &mut Self {
         self.mount(&["--bind", &outside.to_string_lossy(), inside]);
+        self
+    }
+
+    /// Makes the symbolic link `inside`, which leads to `target` inside.
+    pub fn link(&mut self, target: &str, inside: &str) -> &mut Self {
+        self.mount(&["--symlink", target, inside]);
         self
     }
 
@@ -151,9 +166,9 @@ impl Sandbox {
                 help: "apt-get install util-linux".into(),
             });
         }
-        let (limits, memory) = (self.limits, self.memory);
+        let (limits, memory, open_files) = (self.limits, self.memory, self.open_files);
         // SAFETY: only setrlimit is called between fork and exec, which is safe there.
-        unsafe { command.pre_exec(move || set_limits(limits, memory)) };
+        unsafe { command.pre_exec(move || set_limits(limits, memory, open_files)) };
 
         let start = Instant::now();
         let mut child = command.spawn().map_err(|error| ForgeError::Toolchain {
@@ -194,7 +209,17 @@ pub(super) fn ended_by(status: &ExitStatus, signal: i32) -> bool {
     status.signal() == Some(signal) || status.code() == Some(128 + signal)
 }
 
-fn set_limits(limits: Limits, memory: MemoryLimit) -> std::io::Result<()> {
+/// What this process may allow at most.
+fn most_open_files() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` lives through the call.
+    match unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } {
+        0 => limit.rlim_max,
+        _ => u64::MAX,
+    }
+}
+
+fn set_limits(limits: Limits, memory: MemoryLimit, open_files: u64) -> std::io::Result<()> {
     // The wall clock decides; this is for the case that nobody is left to look at it.
     let cpu = 2 * limits.time.as_secs() + 2;
     let memory = match memory {
@@ -206,7 +231,7 @@ fn set_limits(limits: Limits, memory: MemoryLimit) -> std::io::Result<()> {
         (libc::RLIMIT_CPU, cpu),
         (libc::RLIMIT_FSIZE, limits.file),
         (libc::RLIMIT_CORE, 0),
-        (libc::RLIMIT_NOFILE, 256),
+        (libc::RLIMIT_NOFILE, open_files.min(most_open_files())),
     ] {
         let limit = libc::rlimit { rlim_cur: value, rlim_max: value };
         // SAFETY: `limit` lives through the call.

@@ -1,5 +1,6 @@
 //! What does the forge ask of a language? Each module answers for one compiler.
 
+mod native;
 mod rust;
 
 use std::path::{Path, PathBuf};
@@ -47,6 +48,9 @@ pub(super) enum Artifact {
 pub(super) fn find(language: Language, config: &ForgeConfig) -> Result<Arc<dyn Toolset>, ForgeError> {
     match language {
         Language::Rust => Ok(Arc::new(rust::RustTools::find(config)?)),
+        Language::C | Language::Cpp | Language::Zig => {
+            Ok(Arc::new(native::NativeTools::find(language, config)?))
+        }
         other => Err(ForgeError::Toolchain {
             what: format!("this forge has no compiler for {other}"),
             help: "build a component with that language's own tools and hand it over".into(),
