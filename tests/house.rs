@@ -74,6 +74,7 @@ fn dependencies_between_the_rooms_of_the_host_point_one_way() {
         ("cases", &["store", "plugin", "workspace"]),
         ("swebench", &[]),
         ("task", &["store", "harness", "workspace", "swebench"]),
+        ("dataset", &["store", "swebench", "task"]),
         ("agent", &["store", "policy", "plugin", "harness", "workspace", "task"]),
         ("rollout", &["store", "policy", "plugin", "harness", "workspace", "task", "agent"]),
     ]);
