@@ -72,16 +72,30 @@ fn quixbugs_needs_no_container() {
     let scratch = tempfile::tempdir().unwrap();
     let folder = scratch.path();
     write(folder, &QUIXBUGS);
-    check(folder, &["tasks", "import", "DIR/quixbugs", "--out", "DIR/tasks"], 0, expect![[r#"
+    check(
+        folder,
+        &["tasks", "import", "DIR/quixbugs", "--out", "DIR/tasks"],
+        0,
+        expect![[r#"
         2 tasks of quixbugs in `DIR/tasks`
-    "#]]);
-    check(folder, &["tasks", "validate", "DIR/tasks", "--times", "2"], 0, expect![[r#"
+    "#]],
+    );
+    check(
+        folder,
+        &["tasks", "validate", "DIR/tasks", "--times", "2"],
+        0,
+        expect![[r#"
         task            difficulty  reference   empty  seconds  verdict
         quixbugs-gcd - 2/2 0/2 fit
         quixbugs-reach - 2/2 0/2 fit
 
-        2 tasks, 2 fit, 0 not fit"#]]);
-    check(folder, &["tasks", "show", "DIR/tasks", "quixbugs-gcd"], 0, expect![[r#"
+        2 tasks, 2 fit, 0 not fit"#]],
+    );
+    check(
+        folder,
+        &["tasks", "show", "DIR/tasks", "quixbugs-gcd"],
+        0,
+        expect![[r#"
         task       quixbugs-gcd
         files      DIR/tasks/quixbugs-gcd/environment/workspace
         judged     by the reward that tests/test.sh leaves
@@ -89,7 +103,8 @@ fn quixbugs_needs_no_container() {
         reference  a script
 
         The program `gcd.py` has a bug on one line. Find it and fix it, so that the function `gcd` does what the comments in the file say.
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -126,27 +141,47 @@ fn humanevalfix_and_exercises_need_no_container() {
             ),
         ],
     );
-    check(folder, &["tasks", "import", "DIR/rows.jsonl", "--out", "DIR/tasks"], 0, expect![[r#"
+    check(
+        folder,
+        &["tasks", "import", "DIR/rows.jsonl", "--out", "DIR/tasks"],
+        0,
+        expect![[r#"
         1 tasks of humanevalfix in `DIR/tasks`
-    "#]]);
-    check(folder, &["tasks", "import", "DIR/polyglot", "--out", "DIR/tasks"], 0, expect![[r#"
+    "#]],
+    );
+    check(
+        folder,
+        &["tasks", "import", "DIR/polyglot", "--out", "DIR/tasks"],
+        0,
+        expect![[r#"
         1 tasks of polyglot in `DIR/tasks`
-    "#]]);
-    check(folder, &["tasks", "validate", "DIR/tasks", "--times", "2"], 0, expect![[r#"
+    "#]],
+    );
+    check(
+        folder,
+        &["tasks", "validate", "DIR/tasks", "--times", "2"],
+        0,
+        expect![[r#"
         task                   difficulty  reference   empty  seconds  verdict
         humanevalfix-python-3 - 2/2 0/2 fit
         polyglot-python-leap - 2/2 0/2 fit
 
-        2 tasks, 2 fit, 0 not fit"#]]);
+        2 tasks, 2 fit, 0 not fit"#]],
+    );
     // Ending early, with success, is no pass: the tests hand back a number of their own.
     let quick = "diff --git a/solution.py b/solution.py\n--- a/solution.py\n+++ b/solution.py\n@@ -1,3 +1,2 @@\n-from typing import List\n-def below_zero(operations: List[int]) -> bool:\n-    return sum(operations) < 0\n+import os\n+os._exit(0)\n";
     let prediction = serde_json::json!({
         "instance_id": "humanevalfix-python-3", "model_name_or_path": "m", "model_patch": quick,
     });
     write(folder, &[("p.jsonl", &format!("{prediction}\n"))]);
-    check(folder, &["tasks", "evaluate", "DIR/tasks", "--predictions", "DIR/p.jsonl"], 0, expect![[r#"
+    check(
+        folder,
+        &["tasks", "evaluate", "DIR/tasks", "--predictions", "DIR/p.jsonl"],
+        0,
+        expect![[r#"
         1 predictions for 2 tasks: 0 resolved, 1 unresolved, 0 empty, 0 without a verdict
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -161,17 +196,32 @@ fn tasks_of_an_image_are_listed_and_end_without_a_verdict() {
     let prediction =
         serde_json::json!({"instance_id": "a__b-1", "model_name_or_path": "m", "model_patch": "P"});
     write(folder, &[("rows.jsonl", &format!("{row}\n")), ("p.jsonl", &format!("{prediction}\n"))]);
-    check(folder, &["tasks", "import", "DIR/rows.jsonl", "--out", "DIR/tasks"], 0, expect![[r#"
+    check(
+        folder,
+        &["tasks", "import", "DIR/rows.jsonl", "--out", "DIR/tasks"],
+        0,
+        expect![[r#"
         1 tasks of swe-bench in `DIR/tasks`
         1 of them run in container images; without a container back-end they are listed and cannot be run
-    "#]]);
-    check(folder, &["tasks", "list", "DIR/tasks"], 0, expect![[r#"
+    "#]],
+    );
+    check(
+        folder,
+        &["tasks", "list", "DIR/tasks"],
+        0,
+        expect![[r#"
         a__b-1  -  swebench/x:latest
-    "#]]);
-    check(folder, &["tasks", "evaluate", "DIR/tasks", "--predictions", "DIR/p.jsonl"], 3, expect![[r#"
+    "#]],
+    );
+    check(
+        folder,
+        &["tasks", "evaluate", "DIR/tasks", "--predictions", "DIR/p.jsonl"],
+        3,
+        expect![[r#"
         1 predictions for 1 tasks: 0 resolved, 0 unresolved, 0 empty, 1 without a verdict
         no verdict: the tests of `a__b-1` run in the image `swebench/x:latest`, and no container back-end is configured
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
