@@ -72,7 +72,9 @@ fn dependencies_between_the_rooms_of_the_host_point_one_way() {
         ("forge", &["store", "plugin"]),
         ("workspace", &["store", "plugin", "harness"]),
         ("cases", &["store", "plugin", "workspace"]),
-        ("task", &["store", "harness", "workspace"]),
+        ("swebench", &[]),
+        ("task", &["store", "harness", "workspace", "swebench"]),
+        ("dataset", &["store", "swebench", "task"]),
         ("agent", &["store", "policy", "plugin", "harness", "workspace", "task"]),
         ("rollout", &["store", "policy", "plugin", "harness", "workspace", "task", "agent"]),
     ]);

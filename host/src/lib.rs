@@ -45,17 +45,19 @@
 //! [`harness::Generation`] is built off the path, [`harness::Generations`] publishes it with one
 //! atomic store, and a [`harness::Lease`] keeps it for an episode.
 //!
-//! Rooms, from those that hold data to those that act: [`store`], [`policy`],
+//! Rooms, from those that hold data to those that act: [`store`], [`policy`], [`swebench`],
 //! [`plugin`], [`harness`], [`forge`], [`workspace`], [`cases`], [`task`],
-//! [`agent`], [`rollout`]. See ARCHITECTURE.md for what each one deliberately does not do.
+//! [`dataset`], [`agent`], [`rollout`]. See ARCHITECTURE.md for what each one deliberately does not do.
 
 pub mod agent;
 pub mod cases;
+pub mod dataset;
 pub mod forge;
 pub mod harness;
 pub mod plugin;
 pub mod policy;
 pub mod rollout;
 pub mod store;
+pub mod swebench;
 pub mod task;
 pub mod workspace;

@@ -28,7 +28,7 @@ pub use candidates::{Bench, Builder};
 pub use config::CampaignConfig;
 pub use exchanges::ExchangeRow;
 pub use models::{KNOWN, fetch, home, resolve};
-pub use record::{EpisodeRow, Publication, RunRecord};
+pub use record::{Arm, EpisodeRow, Publication, RunRecord};
 pub use replays::{KEPT, Machine, Replays};
 pub use reports::{CandidateReport, TeacherReport, UpdateReport};
 #[cfg(feature = "train")]

@@ -51,7 +51,7 @@ enum Command {
     /// Check, run and build plugins.
     #[command(subcommand)]
     Plugin(plugin::PluginCommand),
-    /// List and validate task sets.
+    /// Import, list, validate and judge task sets.
     #[command(subcommand)]
     Tasks(tasks::TasksCommand),
     /// Fetch policies that the program knows by name.

@@ -12,6 +12,17 @@ pub enum TaskError {
     Missing { folder: PathBuf, missing: &'static str, help: &'static str },
     #[error("`{}` is not a task file: {reason}\nhelp: see Harbor's task format, schema 1.4", file.display())]
     BadFile { file: PathBuf, reason: String },
+    #[error(
+        "`{}` does not say how to grade: {reason}\nhelp: import the task again with `tandem tasks import`",
+        file.display()
+    )]
+    BadGrading { file: PathBuf, reason: String },
+    #[error(
+        "`{}` is no list of tasks that are not to be used: {reason}\n\
+         help: write it again with `tandem tasks validate --quarantine`, or remove it",
+        file.display()
+    )]
+    BadQuarantine { file: PathBuf, reason: String },
     #[error("task `{task}` has {what}, which this host does not do\nhelp: {help}")]
     Unsupported { task: String, what: &'static str, help: &'static str },
     #[error(
@@ -21,8 +32,18 @@ pub enum TaskError {
     SameName { name: String, first: PathBuf, second: PathBuf },
     #[error("`{}` holds no tasks\nhelp: a task is a folder with a `task.toml`", folder.display())]
     NoTasks { folder: PathBuf },
+    #[error(
+        "every task of `{}` is in quarantine\nhelp: `quarantine.json` in it gives the reasons; mend the tasks and validate again",
+        folder.display()
+    )]
+    AllQuarantined { folder: PathBuf },
     #[error("`{}` could not be read: {source}\nhelp: check the path and its permissions", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
+    #[error(
+        "task `{task}` runs in the image `{image}`, and no container back-end is configured\n\
+         help: configure one, or give the task its files in `environment/workspace`"
+    )]
+    NeedsContainer { task: String, image: String },
     #[error("task `{task}` cannot be set up: {source}")]
     Workspace { task: String, source: workspace::Error },
 }
@@ -51,6 +72,23 @@ pub enum VerifyError {
          help: raise `timeout_sec` under `[verifier]`, if the reference patch needs longer"
     )]
     TimedOut { task: String, limit: f64 },
+    #[error(
+        "the log of `{task}` says that the machine broke (`{reason}`), not the patch\n\
+         help: run it again; its output ends with:\n{output}"
+    )]
+    Infrastructure { task: String, reason: &'static str, output: String },
+    #[error("the log of `{task}` cannot be graded: {reason}\nhelp: its output ends with:\n{output}")]
+    Parser { task: String, reason: String, output: String },
+    #[error(
+        "the log of `{task}` has {bytes} bytes, more than the {limit} that are kept, so its middle is missing\n\
+         help: make the test command print less"
+    )]
+    LogTooLong { task: String, bytes: u64, limit: usize },
+    #[error(
+        "the tests of `{task}` run in the image `{image}`, and no container back-end is configured\n\
+         help: configure one, or give the task its files in `environment/workspace`"
+    )]
+    NeedsContainer { task: String, image: String },
     #[error("the tests of `{task}` could not run: {source}")]
     Workspace { task: String, source: workspace::Error },
 }

@@ -10,6 +10,8 @@ use serde::Deserialize;
 #[serde(default)]
 pub(super) struct TaskFile {
     pub(super) schema_version: Option<String>,
+    /// What older files say instead.
+    pub(super) version: Option<String>,
     pub(super) task: About,
     pub(super) metadata: toml::Table,
     pub(super) agent: AgentPart,
@@ -50,6 +52,8 @@ impl Default for VerifierPart {
 pub(super) struct EnvironmentPart {
     pub(super) docker_image: Option<String>,
     pub(super) network_mode: Option<String>,
+    /// What older files say instead of `network_mode`.
+    pub(super) allow_internet: Option<bool>,
     pub(super) workdir: Option<String>,
     pub(super) env: BTreeMap<String, String>,
     pub(super) mcp_servers: Option<toml::Value>,
@@ -57,8 +61,9 @@ pub(super) struct EnvironmentPart {
 }
 
 impl TaskFile {
-    /// What the file asks for and this host does not do, a sentence each.
-    pub(super) fn unused(&self) -> Vec<String> {
+    /// What the file asks for and this host does not do, a sentence each; `has_files`
+    /// where the task's files lie in its folder and not in an image.
+    pub(super) fn unused(&self, has_files: bool) -> Vec<String> {
         let environment = &self.environment;
         let mut notes = Vec::new();
         let mut note = |asked: bool, text: String| {
@@ -66,13 +71,17 @@ impl TaskFile {
                 notes.push(text);
             }
         };
-        if let Some(image) = &environment.docker_image {
+        if let Some(image) = environment.docker_image.as_ref().filter(|_| has_files) {
             note(true, format!("the image `{image}` is not used: commands see the programs of this machine"));
         }
-        let network = environment.network_mode.as_deref().unwrap_or("no-network");
+        let old = if environment.allow_internet == Some(true) { "public" } else { "no-network" };
+        let network = environment.network_mode.as_deref().unwrap_or(old);
         note(network != "no-network", format!("network mode `{network}` is not used: there is no network"));
         if let Some(folder) = &environment.workdir {
-            note(folder != "/workspace", format!("work folder `{folder}` is not used: it is `/workspace`"));
+            note(
+                has_files && folder != "/workspace",
+                format!("work folder `{folder}` is not used: it is `/workspace`"),
+            );
         }
         note(!environment.env.is_empty(), "`[environment.env]` is not used".into());
         note(environment.mcp_servers.is_some(), "`mcp_servers` is not used".into());

@@ -10,6 +10,8 @@ use tokio::sync::OnceCell;
 use super::dockerfile;
 use super::error::TaskError;
 use super::format::TaskFile;
+use super::grading::{GRADING_FILE, Grading, Rule};
+use super::quarantine::Quarantine;
 use crate::workspace::{Folder, Snapshot, WorkspaceConfig};
 
 /// One problem: an instruction, files to work on, and tests that decide.
@@ -20,6 +22,7 @@ pub struct Task {
     instruction: String,
     file: TaskFile,
     notes: Vec<String>,
+    grading: Option<Grading>,
     snapshot: OnceCell<Arc<Snapshot>>,
     tests: OnceCell<Folder>,
 }
@@ -54,7 +57,8 @@ impl Task {
                 "write a script that leaves 1 or 0 in `/logs/verifier/reward.txt`",
             ));
         }
-        if !folder.join("environment/workspace").is_dir() {
+        let has_files = folder.join("environment/workspace").is_dir();
+        if !has_files && file.environment.docker_image.is_none() {
             return Err(missing(
                 "environment/workspace",
                 "put the files that the agent works on there; images are not built from a Dockerfile",
@@ -71,7 +75,8 @@ impl Task {
                 help: "make each step a task of its own",
             });
         }
-        let mut notes = file.unused();
+        let grading = read_grading(folder)?;
+        let mut notes = file.unused(has_files);
         if let Ok(text) = fs::read_to_string(folder.join("environment/Dockerfile")) {
             notes.extend(dockerfile::unused(&text));
         }
@@ -81,6 +86,7 @@ impl Task {
             instruction,
             file,
             notes,
+            grading,
             snapshot: OnceCell::new(),
             tests: OnceCell::new(),
         })
@@ -131,6 +137,33 @@ impl Task {
         &self.notes
     }
 
+    /// How the output of its tests is judged; a task without it leaves a reward.
+    pub fn grading(&self) -> Option<&Grading> {
+        self.grading.as_ref()
+    }
+
+    /// The name that predictions are made under: the data set's own, else [`Self::name`].
+    pub fn instance_id(&self) -> &str {
+        self.grading.as_ref().map_or(&self.name, |grading| &grading.instance_id)
+    }
+
+    /// The container image that its files lie in, where they do not lie in the folder.
+    pub fn image(&self) -> Option<&str> {
+        let has_files = self.folder.join("environment/workspace").is_dir();
+        self.file.environment.docker_image.as_deref().filter(|_| !has_files)
+    }
+
+    /// The folder of the image that the agent works in.
+    pub fn workdir(&self) -> Option<&str> {
+        self.file.environment.workdir.as_deref()
+    }
+
+    /// A script that makes the agent's files from those of the image, once, before the
+    /// base commit: it puts the fault in.
+    pub fn setup_script(&self) -> Option<PathBuf> {
+        Some(self.folder.join("environment/setup.sh")).filter(|path| path.is_file())
+    }
+
     /// The known solution, if the folder has one.
     pub fn reference(&self) -> Result<Option<Reference>, TaskError> {
         let patch = self.folder.join("solution/patch.diff");
@@ -145,6 +178,10 @@ impl Task {
     /// The files that every workspace of this task starts from.
     pub async fn snapshot(&self, config: &WorkspaceConfig) -> Result<Arc<Snapshot>, TaskError> {
         let files = self.folder.join("environment/workspace");
+        if let Some(image) = self.image() {
+            let (task, image) = (self.name.clone(), image.to_owned());
+            return Err(TaskError::NeedsContainer { task, image });
+        }
         let take = async || Snapshot::take(&files, config).await.map(Arc::new);
         let trouble = |source| TaskError::Workspace { task: self.name.clone(), source };
         self.snapshot.get_or_try_init(take).await.cloned().map_err(trouble)
@@ -161,17 +198,23 @@ impl Task {
 #[derive(Clone, Debug)]
 pub struct TaskSet {
     tasks: Vec<Arc<Task>>,
+    quarantine: Quarantine,
 }
 
 impl TaskSet {
-    /// Reads every task folder in `folder`, or `folder` itself if it is one.
+    /// Reads every task folder in `folder`, or `folder` itself if it is one. Tasks in
+    /// quarantine are left out.
     ///
     /// # Errors
     /// The first task that cannot be read, no task at all, or two of one name.
     pub fn load(folder: &Path) -> Result<Self, TaskError> {
+        let quarantine = Quarantine::of(folder)?;
         let mut tasks: Vec<Arc<Task>> = Vec::new();
         for folder in task_folders(folder)? {
-            tasks.push(Arc::new(Task::load(&folder)?));
+            let task = Task::load(&folder)?;
+            if !quarantine.tasks.contains_key(&task.name) {
+                tasks.push(Arc::new(task));
+            }
         }
         tasks.sort_by(|left, right| left.name.cmp(&right.name));
         for pair in tasks.windows(2) {
@@ -180,12 +223,20 @@ impl TaskSet {
                 return Err(TaskError::SameName { name: pair[0].name.clone(), first, second });
             }
         }
-        Ok(Self { tasks })
+        if tasks.is_empty() {
+            return Err(TaskError::AllQuarantined { folder: folder.to_owned() });
+        }
+        Ok(Self { tasks, quarantine })
     }
 
     /// The tasks, sorted by name.
     pub fn tasks(&self) -> &[Arc<Task>] {
         &self.tasks
+    }
+
+    /// The tasks that were left out.
+    pub fn quarantine(&self) -> &Quarantine {
+        &self.quarantine
     }
 
     /// The task of a name.
@@ -216,6 +267,27 @@ pub(super) fn task_folders(folder: &Path) -> Result<Vec<PathBuf>, TaskError> {
     Ok(found)
 }
 
+fn read_grading(folder: &Path) -> Result<Option<Grading>, TaskError> {
+    let path = folder.join("tests").join(GRADING_FILE);
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let text =
+        fs::read_to_string(&path).map_err(|source| TaskError::Unreadable { path: path.clone(), source })?;
+    let grading: Grading = serde_json::from_str(&text)
+        .map_err(|error| TaskError::BadGrading { file: path.clone(), reason: error.to_string() })?;
+    let parser = match &grading.rule {
+        Rule::SwebenchLog { log_parser, .. } | Rule::AllPassed { log_parser, .. } => Some(log_parser),
+        Rule::ProOutput { .. } | Rule::ExactSummary { .. } => None,
+    };
+    if let Some(parser) = parser
+        && !crate::swebench::has_parser(parser)
+    {
+        return Err(TaskError::BadGrading { file: path, reason: format!("there is no parser `{parser}`") });
+    }
+    Ok(Some(grading))
+}
+
 fn read_task_file(folder: &Path) -> Result<TaskFile, TaskError> {
     let path = folder.join("task.toml");
     if !path.is_file() {
@@ -229,7 +301,7 @@ fn read_task_file(folder: &Path) -> Result<TaskFile, TaskError> {
     let text =
         fs::read_to_string(&path).map_err(|source| TaskError::Unreadable { path: path.clone(), source })?;
     let file: TaskFile = toml::from_str(&text).map_err(|error| bad(error.to_string().trim().to_owned()))?;
-    if let Some(version) = &file.schema_version
+    if let Some(version) = file.schema_version.as_ref().or(file.version.as_ref())
         && version.split('.').next() != Some("1")
     {
         return Err(bad(format!("schema version `{version}` is not 1.x")));

@@ -5,10 +5,17 @@
 //! to anything but its caller, and it builds no container images: a task's files
 //! lie in `environment/workspace`.
 
+mod cache;
+#[cfg(test)]
+mod complaints;
 mod dockerfile;
 mod error;
 mod format;
+mod graded;
+mod grading;
 mod load;
+mod predictions;
+mod quarantine;
 mod reward;
 mod validate;
 mod verify;
@@ -16,7 +23,11 @@ mod verify;
 #[cfg(test)]
 mod tests;
 
+pub use cache::{EVALUATOR, ResultCache};
 pub use error::{TaskError, VerifyError};
+pub use grading::{Apply, GRADING_FILE, Grading, Rule};
 pub use load::{Reference, Task, TaskSet};
+pub use predictions::{Prediction, PredictionsError, read_predictions};
+pub use quarantine::Quarantine;
 pub use validate::{Check, TaskReport, ValidationReport, validate, validate_folder};
 pub use verify::Verdict;

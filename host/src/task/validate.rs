@@ -50,7 +50,12 @@ pub struct ValidationReport {
 impl ValidationReport {
     /// Whether every task is fit for use.
     pub fn is_fit(&self) -> bool {
-        self.tasks.iter().all(TaskReport::is_fit)
+        self.unfit() == 0
+    }
+
+    /// How many tasks are not.
+    pub fn unfit(&self) -> usize {
+        self.tasks.iter().filter(|task| !task.is_fit()).count()
     }
 }
 
@@ -117,6 +122,7 @@ async fn judge(
                 .into());
         }
     };
+    let mut last = None;
     for _ in 0..times {
         let verdict = task.verify(&reference, config).await.map_err(|error| error.to_string())?;
         report.reference.runs += 1;
@@ -129,24 +135,41 @@ async fn judge(
             ));
         }
         if !verdict.solved {
-            return Err(format!(
-                "the reference patch is not solved (reward {})\n\
-                 help: the tests' output ends with:\n{}",
-                verdict.reward, verdict.output
-            ));
+            last = Some(verdict);
         }
+    }
+    if let Some(verdict) = last {
+        flaky("the reference patch", &report.reference)?;
+        return Err(format!(
+            "the reference patch is not solved (reward {})\n\
+             help: the tests' output ends with:\n{}",
+            verdict.reward, verdict.output
+        ));
     }
     for _ in 0..times {
         let verdict = task.verify(b"", config).await.map_err(|error| error.to_string())?;
         report.empty.runs += 1;
         report.empty.solved += u32::from(verdict.solved);
-        if verdict.solved {
-            return Err("the empty patch is solved\n\
-                 help: add a test that fails on the files as they are"
-                .into());
-        }
+    }
+    if report.empty.solved > 0 {
+        flaky("the empty patch", &report.empty)?;
+        return Err("the empty patch is solved\n\
+             help: add a test that fails on the files as they are"
+            .into());
     }
     Ok(())
+}
+
+/// An error where a patch is solved in some runs and not in others.
+pub(super) fn flaky(patch: &str, check: &Check) -> Result<(), String> {
+    if check.solved == 0 || check.solved == check.runs {
+        return Ok(());
+    }
+    Err(format!(
+        "the task is flaky: {patch} is solved in {} of {} runs\n\
+         help: mend what depends on time, order or chance, or keep the task out with `--quarantine`",
+        check.solved, check.runs
+    ))
 }
 
 /// Runs `solve.sh` in a workspace as the oracle agent does, and takes its patch.
@@ -187,7 +210,7 @@ impl fmt::Display for ValidationReport {
                 if task.is_fit() { "fit" } else { "NOT FIT" },
             )?;
         }
-        let unfit = self.tasks.iter().filter(|task| !task.is_fit()).count();
+        let unfit = self.unfit();
         write!(f, "\n{} tasks, {} fit, {unfit} not fit", self.tasks.len(), self.tasks.len() - unfit)?;
         for task in &self.tasks {
             if let Some(trouble) = &task.trouble {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::error::{TaskError, VerifyError};
 use super::load::Task;
@@ -11,10 +11,10 @@ use super::reward;
 use crate::workspace::{Error, Folder, Mount, SandboxCommand, Workspace, WorkspaceConfig};
 
 /// Characters of the tests' output that are kept for people.
-const OUTPUT_CHARS: usize = 4_000;
+pub(super) const OUTPUT_CHARS: usize = 4_000;
 
 /// What the tests said.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The deciding reward is at least 1.
     pub solved: bool,
@@ -43,8 +43,14 @@ impl Task {
         let snapshot = match self.snapshot(config).await {
             Ok(snapshot) => snapshot,
             Err(TaskError::Workspace { source, .. }) => return Err(trouble(source)),
+            Err(TaskError::NeedsContainer { image, .. }) => {
+                return Err(VerifyError::NeedsContainer { task, image });
+            }
             Err(other) => return Err(trouble(Error::BadCommand { reason: other.to_string() })),
         };
+        if let Some(grading) = self.grading() {
+            return self.verify_graded(grading, snapshot, patch, config).await;
+        }
         let tests = self.tests(config).await.map_err(trouble)?;
         let logs = Folder::empty(config).map_err(trouble)?;
         let mounts =
@@ -79,7 +85,7 @@ impl Task {
     }
 }
 
-fn last_chars(text: &str, count: usize) -> String {
+pub(super) fn last_chars(text: &str, count: usize) -> String {
     let skip = text.chars().count().saturating_sub(count);
     text.chars().skip(skip).collect()
 }
