@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tandem/target
 RUN ?= runs/quickstart
 DEVICE ?= cpu
 
-.PHONY: help setup build cuda weights quickstart warmup test test-teacher-live deny advisories bench-host
+.PHONY: help setup build cuda weights quickstart warmup test test-teacher-live deny advisories bench-host bench-workspaces
 
 help:
 	@echo 'make quickstart   run a small campaign from fetched weights to a report and a pair'
@@ -13,6 +13,7 @@ help:
 	@echo 'make test-teacher-live   ask a real model behind a real server for a plugin (optional)'
 	@echo 'make cuda         build the program with Burn CUDA'
 	@echo 'make bench-host   measure the plugin host against its peers; writes docs/benchmarks.md'
+	@echo 'make bench-workspaces   measure how soon a workspace over 200 MB starts'
 	@echo 'make deny         licences, sources and duplicate versions of what we depend on (part of test)'
 	@echo 'make advisories   known vulnerabilities in it; needs the RustSec database'
 	@echo 'make warmup       make the adapter that the quickstart starts from again (DEVICE=cuda:0)'
@@ -61,6 +62,10 @@ bench-host: setup
 	$(BENCH)/release/tandem-bench guests $(BENCH)/guests
 	$(BENCH)/release/tandem-bench run $(BENCH)/guests $(BENCH)/release/extism-contender docs/benchmarks.md
 
+# A workspace over a repository of 200 MB: as an overlay and as a copy.
+bench-workspaces: setup
+	cargo test --locked --workspace --lib -- --ignored --exact --nocapture workspace::tests::starts::start_of_a_200_mb_repository
+
 deny:
 	@scripts/deny.sh policy
 
@@ -68,10 +73,11 @@ advisories:
 	@scripts/deny.sh advisories
 
 test: weights deny
+	@scripts/test_tools.sh
 	cargo fmt --all --check
 	cargo fmt --all --check --manifest-path plugins/Cargo.toml
 	cargo fmt --all --check --manifest-path host/bench/Cargo.toml
-	TANDEM_REQUIRE_WEIGHTS=1 cargo test --locked --workspace
+	TANDEM_REQUIRE_WEIGHTS=1 TANDEM_REQUIRE_PODMAN=1 cargo test --locked --workspace
 	cargo test --locked --manifest-path plugins/Cargo.toml
 	python3 examples/tasks/check.py examples/tasks/first-steps
 	scratch=$$(mktemp -d) && python3 examples/warmup/generate.py --count 40 --seed 1 --self-test 10 --out $$scratch/tasks; \

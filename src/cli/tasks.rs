@@ -41,7 +41,8 @@ pub async fn run(command: TasksCommand) -> Result<Exit> {
             let bar =
                 Progress::new().start("tasks", TaskSet::load(&tasks).map_or(0, |set| set.tasks().len()));
             let report =
-                validate_folder(&tasks, times, &setup::workspaces(), |report| bar.step(&report.task)).await?;
+                validate_folder(&tasks, times, &setup::workspaces()?, |report| bar.step(&report.task))
+                    .await?;
             if json {
                 println!("{}", serde_json::to_string_pretty(&report)?);
             } else {

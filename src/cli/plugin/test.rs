@@ -118,7 +118,7 @@ pub async fn test(
         Some(grants) => admit(engine, &component, grants, admission).await?,
         None => admit_as_asked(engine, &component, admission).await?,
     };
-    Ok(Tested::Ran(run_cases(&admitted, &cases, &setup::workspaces()).await?))
+    Ok(Tested::Ran(run_cases(&admitted, &cases, &setup::workspaces()?).await?))
 }
 
 /// The plugin's folder: that of its source, or of its cases, which may lie in a folder `cases`.
