@@ -28,6 +28,10 @@ if [ $# -gt 0 ]; then
     podman "$@"
 fi
 
+if [ "$(id -u)" -ne 0 ] && grep -q . /sys/fs/cgroup/unified/cgroup.controllers 2>/dev/null; then
+    echo "crun refuses control groups of both versions at once, and only root can hide one" >&2
+    exit 1
+fi
 image=$dir/image
 mkdir -p "$dir/home" "$dir/run" "$image"/{bin,etc,tmp,usr,workspace,proc,dev,sys,home/agent}
 ln -s ../bin "$image/usr/bin"

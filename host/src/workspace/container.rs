@@ -42,7 +42,7 @@ const LABEL: &str = "org.tandem.workspace";
 const WAIT: &str = "while :; do sleep 3600 & wait; done";
 /// Runs a command and then kills all that it left, which is everything but this
 /// shell and the first process.
-const RUN: &str = "exec 2>/dev/null; /bin/sh -c \"$1\" \"$@\" 2>&1; code=$?; kill -9 -1; exit $code";
+const RUN: &str = "exec 2>/dev/null; /bin/sh -c \"$1\" \"$@\"; code=$?; kill -9 -1; exit $code";
 /// Seconds that the engine may take for one answer.
 const ANSWER: u64 = 60;
 /// Bytes of output on their way from the engine to the reader.
@@ -137,7 +137,9 @@ impl Container {
         let name = format!("{folder}-{}", session.number());
         let held = Held::Container { socket: socket.clone(), name: name.clone() };
         let lease = session.hold(held, config.lease())?;
-        let first = parts.proxy.as_ref().map(Proxy::relay).unwrap_or_default();
+        // Errors go where output goes, in its order; what the shell around says, nowhere.
+        let relay = parts.proxy.as_ref().map(Proxy::relay).unwrap_or_default();
+        let first = format!("exec 2>&1; {relay}");
         let fixed = FIXED_ENV.into_iter().map(|(name, value)| format!("{name}={value}"));
         let proxied = parts.proxy.iter().flat_map(Proxy::env).map(|(name, value)| format!("{name}={value}"));
         let container = Self {

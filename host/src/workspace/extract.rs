@@ -182,11 +182,18 @@ fn add_staged(
 
 /// Walks the work tree without following links: checks the limits, makes every
 /// file readable to the host, and finds what git cannot or must not read.
-/// Blocks for as long as that takes.
-pub(super) fn survey(tree: &Path, snapshot: &Arc<Snapshot>, limits: &ExtractLimits) -> Result<Survey, Error> {
+/// `changes` are the layers of an overlay that hold what was written: a file in
+/// none of them is the base commit's own, whatever its times say. Blocks for as
+/// long as that takes.
+pub(super) fn survey(
+    tree: &Path,
+    changes: Option<&[PathBuf]>,
+    snapshot: &Arc<Snapshot>,
+    limits: &ExtractLimits,
+) -> Result<Survey, Error> {
     let tracked = snapshot.tracked();
     let rules = Ignored::start(snapshot).map_err(Error::io("starting", Path::new("git check-ignore")))?;
-    let mut walk = Walk { tracked, rules, limits, entries: 0, bytes: 0, survey: Survey::default() };
+    let mut walk = Walk { tracked, changes, rules, limits, entries: 0, bytes: 0, survey: Survey::default() };
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
         folders.append(&mut walk.folder(tree, &folder)?);
@@ -196,6 +203,7 @@ pub(super) fn survey(tree: &Path, snapshot: &Arc<Snapshot>, limits: &ExtractLimi
 
 struct Walk<'a> {
     tracked: &'a BTreeSet<PathBuf>,
+    changes: Option<&'a [PathBuf]>,
     rules: Option<Ignored>,
     limits: &'a ExtractLimits,
     entries: u64,
@@ -259,6 +267,10 @@ impl Walk<'_> {
                 }
                 continue;
             }
+            if !meta.is_dir() && tracked && self.is_untouched(&name) {
+                self.bytes += meta.len();
+                continue;
+            }
             let path = tree.join(&name);
             let wanted = if meta.is_dir() { 0o700 } else { 0o400 };
             let mode = meta.permissions().mode();
@@ -285,6 +297,12 @@ impl Walk<'_> {
             }
         }
         Ok(inner)
+    }
+
+    /// Whether a file of the base commit is seen through an overlay, and not a copy of it.
+    fn is_untouched(&self, name: &Path) -> bool {
+        let holds = |layer: &PathBuf| fs::symlink_metadata(layer.join(name)).is_ok();
+        self.changes.is_some_and(|layers| !layers.iter().any(holds))
     }
 
     fn count(&mut self, name: &Path) -> Result<(), Error> {

@@ -150,6 +150,11 @@ impl Space {
         let used = tokio::task::spawn_blocking(move || disk::used(&space.folders, enough)).await.ok()?;
         let used = used.saturating_sub(self.base);
         let last = self.last.swap(used, Ordering::Relaxed);
-        (used > self.limit && used > last).then_some(Stop::Space { used, limit: self.limit })
+        let stop = (used > self.limit && used > last).then_some(Stop::Space { used, limit: self.limit });
+        if stop.is_some() {
+            // What it still writes before it is dead is no growth of the next command.
+            self.last.store(u64::MAX, Ordering::Relaxed);
+        }
+        stop
     }
 }

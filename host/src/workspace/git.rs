@@ -71,7 +71,8 @@ impl HostGit {
     /// # Errors
     /// [`Error::Git`] when it fails, [`Error::TooLarge`] when there is more output.
     pub(crate) async fn run(&self, args: &[&str], stdin: Option<&[u8]>, cap: u64) -> Result<Vec<u8>, Error> {
-        let command = args.first().copied().unwrap_or_default().to_owned();
+        let settings = args.chunks(2).take_while(|pair| pair[0] == "-c").count();
+        let command = args.get(2 * settings).copied().unwrap_or_default().to_owned();
         let mut words = self.enter.iter();
         let mut process = match words.next() {
             Some(first) => {

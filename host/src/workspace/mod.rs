@@ -10,6 +10,7 @@ mod beneath;
 mod bubblewrap;
 pub mod caps;
 mod cgroup;
+mod checkpoint;
 mod command;
 mod config;
 mod container;
@@ -36,6 +37,7 @@ mod workspace;
 
 pub use backend::{Sandbox, allow_host_backend};
 pub use cgroup::{InForce, in_force};
+pub use checkpoint::Checkpoint;
 pub use command::{CommandOutput, Mount, MountAccess, SandboxCommand, WORKSPACE_PATH};
 pub use config::{
     Backend, ContainerConfig, ExtractLimits, Files, NetworkConfig, SandboxLimits, WorkspaceConfig,

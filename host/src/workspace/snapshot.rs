@@ -18,6 +18,9 @@ use super::overlay;
 use super::scratch::Scratch;
 use super::tree::in_background;
 
+/// Least time that one git command may take over all files of a task, seconds.
+const SNAPSHOT_SECONDS: u64 = 600;
+
 /// The files of a task and their base commit, in a folder of the host that
 /// nothing writes to afterwards. Dropping it removes the folder.
 #[derive(Debug)]
@@ -50,18 +53,20 @@ impl Snapshot {
             work_tree: tree,
             index: folder.path().join("index"),
             objects: None,
-            seconds: config.extract.git_seconds,
+            seconds: config.extract.git_seconds.max(SNAPSHOT_SECONDS),
             enter: Vec::new(),
         };
         git.init().await?;
-        git.run(&["add", "--all", "--force", "--", "."], None, 0).await?;
+        // Files go into one pack as they are read, whatever their size, and are not compared with each other.
+        let add = ["-c", "core.bigFileThreshold=1", "add", "--all", "--force", "--", "."];
+        git.run(&add, None, 0).await?;
         git.run(&["commit", "--quiet", "--allow-empty", "--no-gpg-sign", "--message=base"], None, 0).await?;
         let commit = git.run(&["rev-parse", "HEAD"], None, 1024).await?;
         // Without what `add` saw of each file: every later comparison reads the files themselves.
         fs::remove_file(&git.index).map_err(Error::io("removing", &git.index))?;
         git.run(&["read-tree", "HEAD"], None, 0).await?;
         // One file instead of one for each object: less to copy for every workspace.
-        git.run(&["repack", "-a", "-d", "--quiet"], None, 0).await?;
+        git.run(&["-c", "pack.window=0", "repack", "-a", "-d", "--quiet"], None, 0).await?;
         make_agent_git(folder.path())?;
         let commit = String::from_utf8_lossy(&commit).trim().to_owned();
         let (tracked, disk_bytes) = (copy.files, copy.disk_bytes);
@@ -80,7 +85,9 @@ impl Snapshot {
         for name in ["tree", "agent"] {
             give_to(&self.folder.path().join(name), owner)?;
         }
-        open_to_readers(&self.git_dir())
+        open_to_readers(&self.git_dir())?;
+        // Git writes an object again when it may not touch the pack that has it.
+        give_to(&self.git_dir().join("objects"), owner)
     }
 
     /// The base commit.

@@ -7,11 +7,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::bubblewrap::Launcher;
+use super::checkpoint::Checkpoint;
 use super::config::{Backend, Files, WorkspaceConfig};
 use super::error::Error;
 use super::overlay::{self, Keeper, Layers};
-use super::scratch::Scratch;
+use super::scratch::{self, Scratch};
 use super::snapshot::{Repository, Snapshot, stamp};
+
+/// The folders of a workspace that hold its files: the work tree, and of an overlay
+/// what was changed and what the kernel needs.
+const TREE: &str = "tree";
+const UPPER: &str = "upper";
+const WORK: &str = "layer-work";
 
 /// The work tree of one workspace.
 #[derive(Debug)]
@@ -22,6 +29,8 @@ pub(super) struct Tree {
     inside: PathBuf,
     /// Where what is written lands on the disk.
     written: PathBuf,
+    /// The layers of an overlay that are not the snapshot's, `written` among them.
+    changes: Option<Vec<PathBuf>>,
     /// Bytes that lie in `written` from the start.
     base_bytes: u64,
     keeper: Option<Arc<Keeper>>,
@@ -35,22 +44,37 @@ impl Tree {
         snapshot: &Arc<Snapshot>,
         scratch: &Scratch,
         repository: Repository,
+        point: Option<&Checkpoint>,
         config: &WorkspaceConfig,
     ) -> Result<Self, Error> {
-        if snapshot.is_layer() && config.backend == Backend::Bubblewrap {
-            match Self::overlay(snapshot, scratch, repository, config).await {
-                Err(Error::NoOverlay { reason }) if config.files == Files::Auto => overlay::give_up(&reason),
+        // What was an overlay holds only what changed, and can be nothing else again.
+        let bound = point.is_some_and(Checkpoint::is_overlay);
+        let wanted = point.is_none() && snapshot.is_layer() && config.backend == Backend::Bubblewrap;
+        if bound || wanted {
+            match Self::overlay(snapshot, scratch, repository, point, config).await {
+                Err(Error::NoOverlay { reason }) if config.files == Files::Auto && !bound => {
+                    overlay::give_up(&reason);
+                    for name in [UPPER, WORK, TREE] {
+                        scratch::remove(&scratch.path().join(name));
+                    }
+                }
                 made => return made,
             }
         }
-        let tree = scratch.path().join("tree");
-        let (from, to) = (snapshot.clone(), tree.clone());
-        // Copying is file work that may take long: off the threads that drive episodes.
-        in_background(move || from.copy_to(&to, repository)).await?;
+        let tree = scratch.path().join(TREE);
+        match point {
+            Some(point) => point.restore(TREE, &tree).await?,
+            None => {
+                let (from, to) = (snapshot.clone(), tree.clone());
+                // Copying is file work that may take long: off the threads that drive episodes.
+                in_background(move || from.copy_to(&to, repository)).await?;
+            }
+        }
         Ok(Self {
             host: tree.clone(),
             inside: tree.clone(),
             written: tree,
+            changes: None,
             base_bytes: snapshot.disk_bytes(),
             keeper: None,
             enter: Vec::new(),
@@ -61,15 +85,18 @@ impl Tree {
         snapshot: &Arc<Snapshot>,
         scratch: &Scratch,
         repository: Repository,
+        point: Option<&Checkpoint>,
         config: &WorkspaceConfig,
     ) -> Result<Self, Error> {
         let launcher = Launcher::of(config, scratch).await?;
+        let below = point.map(Checkpoint::layers).unwrap_or_default();
+        let changes = [vec![scratch.path().join(UPPER)], below.clone()].concat();
         let place = |name: &str| scratch.path().join(name);
         let layers = Layers {
-            lower: snapshot.layers(repository),
-            upper: place("upper"),
-            work: place("layer-work"),
-            merged: place("tree"),
+            lower: [below, snapshot.layers(repository)].concat(),
+            upper: place(UPPER),
+            work: place(WORK),
+            merged: place(TREE),
         };
         for (folder, mode) in [(&layers.upper, 0o755), (&layers.work, 0o700), (&layers.merged, 0o755)] {
             fs::create_dir(folder).map_err(Error::io("making", folder))?;
@@ -89,6 +116,7 @@ impl Tree {
             host: keeper.host_path(),
             inside: keeper.merged().to_owned(),
             written,
+            changes: Some(changes),
             base_bytes: 0,
             keeper: Some(Arc::new(keeper)),
             enter,
@@ -108,6 +136,11 @@ impl Tree {
     /// The folder that holds what is written, and how many bytes it holds at the start.
     pub(super) fn written(&self) -> (&Path, u64) {
         (&self.written, self.base_bytes)
+    }
+
+    /// The folders that hold all that differs from the snapshot, where it is an overlay.
+    pub(super) fn changes(&self) -> Option<Vec<PathBuf>> {
+        self.changes.clone()
     }
 
     pub(super) fn keeper(&self) -> Option<Arc<Keeper>> {

@@ -10,6 +10,7 @@ use super::backend::{Places, Sandbox, check_host_allowed};
 use super::beneath::Beneath;
 use super::bubblewrap::{self, Bubblewrap};
 use super::cgroup::InForce;
+use super::checkpoint::Checkpoint;
 use super::command::{CommandOutput, Mount, SandboxCommand, WORKSPACE_PATH};
 use super::config::{Backend, WorkspaceConfig};
 use super::container::{self, Container, Engine};
@@ -37,8 +38,17 @@ pub struct Workspace {
     /// One git call of the host at a time: they share an index.
     git: Mutex<HostGit>,
     snapshot: Arc<Snapshot>,
+    /// What it went on from.
+    point: Option<Checkpoint>,
     config: WorkspaceConfig,
     folder: Arc<Scratch>,
+}
+
+/// How a workspace begins.
+struct Start {
+    repository: Repository,
+    point: Option<Checkpoint>,
+    mounts: Vec<Mount>,
 }
 
 impl Workspace {
@@ -55,7 +65,26 @@ impl Workspace {
         config: &WorkspaceConfig,
         mounts: Vec<Mount>,
     ) -> Result<Self, Error> {
-        Self::start(snapshot, config, Repository::Agent, mounts).await
+        Self::start(snapshot, config, Start { repository: Repository::Agent, point: None, mounts }).await
+    }
+
+    /// A workspace that goes on from where another was, with no process of it:
+    /// files, repository, `/tmp` and home folder.
+    pub async fn resume(
+        point: &Checkpoint,
+        config: &WorkspaceConfig,
+        mounts: Vec<Mount>,
+    ) -> Result<Self, Error> {
+        let start = Start { repository: Repository::Agent, point: Some(point.clone()), mounts };
+        Self::start(point.snapshot(), config, start).await
+    }
+
+    /// Keeps the workspace as it is now. No command may run in it meanwhile.
+    pub async fn checkpoint(&self) -> Result<Checkpoint, Error> {
+        let (written, _) = self.tree.written();
+        let (overlay, snapshot) = (self.is_overlay(), self.snapshot.clone());
+        let below = self.point.clone().filter(|_| overlay);
+        Checkpoint::take(written, self.folder.path(), overlay, snapshot, below, &self.config).await
     }
 
     /// A workspace to judge a patch in: the files with the patch applied, no
@@ -69,7 +98,9 @@ impl Workspace {
         patch: &[u8],
         mounts: Vec<Mount>,
     ) -> Result<Self, Error> {
-        let workspace = Self::start(snapshot, config, Repository::None, mounts).await?;
+        let workspace =
+            Self::start(snapshot, config, Start { repository: Repository::None, point: None, mounts })
+                .await?;
         if !is_blank(patch) {
             let git = workspace.git.lock().await;
             git.run(&["apply", "--whitespace=nowarn", "-"], Some(patch), 0).await.map_err(refused_patch)?;
@@ -80,35 +111,30 @@ impl Workspace {
     }
 
     /// Waits for space and a place to start in, then starts within a time limit.
-    async fn start(
-        snapshot: Arc<Snapshot>,
-        config: &WorkspaceConfig,
-        repository: Repository,
-        mounts: Vec<Mount>,
-    ) -> Result<Self, Error> {
+    async fn start(snapshot: Arc<Snapshot>, config: &WorkspaceConfig, start: Start) -> Result<Self, Error> {
         static STARTING: OnceLock<Semaphore> = OnceLock::new();
         disk::room(config).await?;
         let places = STARTING.get_or_init(|| Semaphore::new(config.starting.max(1)));
         let _place = places.acquire().await;
         let limit = config.start_seconds;
-        let made = Self::make(snapshot, config, repository, mounts);
+        let made = Self::make(snapshot, config, start);
         let made = tokio::time::timeout(Duration::from_secs(limit), made).await;
         made.unwrap_or(Err(Error::StartTimeout { limit }))
     }
 
-    async fn make(
-        snapshot: Arc<Snapshot>,
-        config: &WorkspaceConfig,
-        repository: Repository,
-        mounts: Vec<Mount>,
-    ) -> Result<Self, Error> {
+    async fn make(snapshot: Arc<Snapshot>, config: &WorkspaceConfig, start: Start) -> Result<Self, Error> {
+        let Start { repository, point, mounts } = start;
         snapshot.renew()?;
         let folder = Arc::new(Scratch::new("work", config)?);
-        let tree = Tree::make(&snapshot, &folder, repository, config).await?;
+        let tree = Tree::make(&snapshot, &folder, repository, point.as_ref(), config).await?;
         let place = |name: &str| folder.path().join(name);
         let [tmp, home, objects] = ["tmp", "home", "objects"].map(place);
-        for path in [&tmp, &home, &objects] {
-            std::fs::create_dir(path).map_err(Error::io("making", path))?;
+        std::fs::create_dir(&objects).map_err(Error::io("making", &objects))?;
+        for (path, name) in [(&tmp, "tmp"), (&home, "home")] {
+            match &point {
+                Some(point) => point.restore(name, path).await?,
+                None => std::fs::create_dir(path).map_err(Error::io("making", path))?,
+            }
         }
         let git = HostGit {
             git_dir: snapshot.git_dir(),
@@ -122,7 +148,7 @@ impl Workspace {
         let places = Places { tree: tree.inside().to_owned(), tmp, home };
         let sandbox = sandbox(config, &folder, &tree, places, mounts).await?;
         let git = Mutex::new(git);
-        let workspace = Self { sandbox, beneath, tree, git, snapshot, config: config.clone(), folder };
+        let workspace = Self { sandbox, beneath, tree, git, snapshot, point, config: config.clone(), folder };
         workspace.hand_over_files()?;
         Ok(workspace)
     }
@@ -143,8 +169,8 @@ impl Workspace {
         let git = self.git.lock().await;
         self.fresh_index(&git)?;
         let (tree, snapshot) = (self.tree.host().to_owned(), self.snapshot.clone());
-        let limits = self.config.extract.clone();
-        let survey = in_background(move || survey(&tree, &snapshot, &limits)).await?;
+        let (limits, changes) = (self.config.extract.clone(), self.tree.changes());
+        let survey = in_background(move || survey(&tree, changes.as_deref(), &snapshot, &limits)).await?;
         let sparse = self.beneath.read(".git/info/sparse-checkout").is_ok();
         let said = if sparse || survey.ignored { self.ask_agent_git().await? } else { Said::default() };
         extract(&git, self.tree.host(), &self.snapshot, survey, &said, &self.config.extract).await

@@ -89,3 +89,30 @@ async fn output_is_bytes_with_head_and_tail() {
     assert_eq!(output.total(), 100_012);
     assert_eq!(output.bytes(), b"\xff\0\xfeabc\n[100000 of 100012 bytes not kept]\nxyz\r\n\x80");
 }
+
+#[test]
+fn the_settings_on_the_page_are_settings() {
+    let page =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/workspaces.md")).unwrap();
+    let text = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let read: WorkspaceConfig = toml::from_str(text).unwrap();
+    assert_eq!(read.network.allow.len(), 2);
+    let unknown = toml::from_str::<WorkspaceConfig>("[sandbox]\nmemroy = 1\n").unwrap_err();
+    assert!(unknown.to_string().contains("unknown field `memroy`"), "{unknown}");
+    // Every key that the page's tables name is one.
+    let defaults =
+        toml::to_string(&WorkspaceConfig { cgroup: Some("/x".into()), ..WorkspaceConfig::default() })
+            .unwrap();
+    for key in [
+        "memory",
+        "address_space",
+        "processes",
+        "file_bytes",
+        "disk_bytes",
+        "output_head",
+        "output_tail",
+        "cgroup",
+    ] {
+        assert!(defaults.contains(&format!("{key} = ")) && page.contains(&format!("`{key}`")), "{key}");
+    }
+}
