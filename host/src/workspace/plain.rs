@@ -29,6 +29,10 @@ const MARK: &str = "TANDEM_WORKSPACE";
 /// How long output may still come after the command's own process is gone.
 const DRAIN: Duration = Duration::from_millis(500);
 
+/// Looks for processes that are left, at most, and those without a find that end it.
+const LOOKS: usize = 40;
+const QUIET_LOOKS: usize = 4;
+
 /// Commands as the user of the host.
 #[derive(Debug)]
 pub(super) struct Plain {
@@ -53,10 +57,13 @@ impl Plain {
 
     /// Kills what is left of the workspace's processes, those with sessions of their own too.
     fn kill_marked(&self) {
-        // A process may start another while it is looked for.
-        for _ in 0..20 {
+        // A process may start another while it is looked for, and one that is
+        // just becoming another program shows no environment for a moment.
+        let mut quiet = 0;
+        for _ in 0..LOOKS {
             let found = gc::marked(&self.mark);
-            if found.is_empty() {
+            quiet = if found.is_empty() { quiet + 1 } else { 0 };
+            if quiet == QUIET_LOOKS {
                 return;
             }
             for pid in found {
