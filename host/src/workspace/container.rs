@@ -45,6 +45,8 @@ const WAIT: &str = "while :; do sleep 3600 & wait; done";
 const RUN: &str = "exec 2>/dev/null; /bin/sh -c \"$1\" \"$@\"; code=$?; kill -9 -1; exit $code";
 /// Seconds that the engine may take for one answer.
 const ANSWER: u64 = 60;
+/// Further tries of a restart.
+const RESTARTS: u32 = 20;
 /// Bytes of output on their way from the engine to the reader.
 const IN_FLIGHT: usize = 64 << 10;
 
@@ -60,9 +62,9 @@ pub(super) struct Container {
     limits: SandboxLimits,
     space: Arc<Space>,
     /// Held by the command that runs: they share the container.
-    turn: Mutex<()>,
+    turn: Arc<Mutex<()>>,
     /// Whether processes of an earlier command may still run.
-    dirty: AtomicBool,
+    dirty: Arc<AtomicBool>,
     _proxy: Option<Proxy>,
     /// Given to the thread that removes the container.
     held: Option<(Arc<Scratch>, Lease)>,
@@ -151,8 +153,8 @@ impl Container {
             script: limit_script(&config.sandbox, &first),
             limits: config.sandbox.clone(),
             space: parts.space,
-            turn: Mutex::new(()),
-            dirty: AtomicBool::new(false),
+            turn: Arc::default(),
+            dirty: Arc::default(),
             _proxy: parts.proxy,
             held: Some((scratch.clone(), lease)),
         };
@@ -169,13 +171,9 @@ impl Container {
         Ok(container)
     }
 
-    /// Kills everything in the container but its first process.
+    /// Kills everything in the container but its first process. The caller has the turn.
     async fn clear(&self) -> Result<(), Error> {
-        let options = RestartContainerOptions { t: Some(0), ..Default::default() };
-        let cleared = self.docker.restart_container(&self.name, Some(options)).await;
-        cleared.map_err(|error| trouble("restarting a container", error))?;
-        self.dirty.store(false, Ordering::Relaxed);
-        Ok(())
+        clear(&self.docker, &self.name, &self.dirty).await
     }
 
     async fn exec(&self, command: &SandboxCommand) -> Result<CommandOutput, Error> {
@@ -301,12 +299,33 @@ impl Drop for Dropped<'_> {
     fn drop(&mut self) {
         let (Some(container), Ok(runtime)) = (self.0, tokio::runtime::Handle::try_current()) else { return };
         let (docker, name) = (container.docker.clone(), container.name.clone());
+        let (turn, dirty) = (container.turn.clone(), container.dirty.clone());
         runtime.spawn(async move {
-            let options = RestartContainerOptions { t: Some(0), ..Default::default() };
-            // A container that is gone meanwhile needs no restart.
-            let _ = docker.restart_container(&name, Some(options)).await;
+            let _turn = turn.lock().await;
+            // The next command may have been first; a container that is gone needs nothing.
+            if dirty.load(Ordering::Relaxed) {
+                let _ = clear(&docker, &name, &dirty).await;
+            }
         });
     }
+}
+
+/// Restarts a container, which kills all that is in it.
+async fn clear(docker: &Docker, name: &str, dirty: &AtomicBool) -> Result<(), Error> {
+    let mut tries = 0;
+    loop {
+        let options = RestartContainerOptions { t: Some(0), ..Default::default() };
+        match docker.restart_container(name, Some(options)).await {
+            Ok(()) => break dirty.store(false, Ordering::Relaxed),
+            // An engine that is still busy with the end of a command says so with 500.
+            Err(ApiError::DockerResponseServerError { status_code: 500, .. }) if tries < RESTARTS => {
+                tries += 1;
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            Err(error) => return Err(trouble("restarting a container", error)),
+        }
+    }
+    Ok(())
 }
 
 impl Drop for Container {
