@@ -33,7 +33,10 @@ if [ "$(id -u)" -ne 0 ] && grep -q . /sys/fs/cgroup/unified/cgroup.controllers 2
     exit 1
 fi
 image=$dir/image
-mkdir -p "$dir/home" "$dir/run" "$image"/{bin,etc,tmp,usr,workspace,proc,dev,sys,home/agent}
+mkdir -p "$dir/home/.config/containers" "$dir/run"
+# Podman keeps a process of each command for five minutes after its end otherwise.
+printf '[engine]\nexit_command_delay = 1\n' >"$dir/home/.config/containers/containers.conf"
+mkdir -p "$image"/{bin,etc,tmp,usr,workspace,proc,dev,sys,home/agent}
 ln -s ../bin "$image/usr/bin"
 for name in bash sh cat ls sleep echo mkdir rm cp mv chmod ln touch seq head tail printf sort id setsid kill sed awk true git env; do
     path=$(command -v "$name" -- || true)
@@ -49,7 +52,7 @@ tar -C "$image" --owner=0 --group=0 -cf "$dir/image.tar" .
 rm -rf "$image"
 if [ "$(id -u)" -eq 0 ]; then
     chmod 711 "$dir"
-    chown "$plain:$plain" "$dir/home" "$dir/run" "$dir/image.tar"
+    chown -R "$plain:$plain" "$dir/home" "$dir/run" "$dir/image.tar"
 fi
 "$0" "$dir" import --quiet "$dir/image.tar" localhost/tandem-test
 rm -f "$dir/image.tar"
