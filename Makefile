@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tandem/target
 RUN ?= runs/quickstart
 DEVICE ?= cpu
 
-.PHONY: help setup build cuda weights plugin-tools quickstart warmup test test-teacher-live deny advisories bench-host bench-forge
+.PHONY: help setup build cuda weights plugin-tools quickstart warmup test test-teacher-live deny advisories bench-host bench-forge bench-workspaces
 
 help:
 	@echo 'make quickstart   run a small campaign from fetched weights to a report and a pair'
@@ -14,6 +14,7 @@ help:
 	@echo 'make cuda         build the program with Burn CUDA'
 	@echo 'make bench-forge  measure source to admitted component in every language; writes docs/benchmarks-forge.md'
 	@echo 'make bench-host   measure the plugin host against its peers; writes docs/benchmarks.md'
+	@echo 'make bench-workspaces   measure how soon a workspace over 200 MB starts'
 	@echo 'make deny         licences, sources and duplicate versions of what we depend on (part of test)'
 	@echo 'make advisories   known vulnerabilities in it; needs the RustSec database'
 	@echo 'make warmup       make the adapter that the quickstart starts from again (DEVICE=cuda:0)'
@@ -70,6 +71,10 @@ bench-forge: plugin-tools
 	CARGO_TARGET_DIR=$(BENCH) cargo build --release --workspace --locked --ignore-rust-version --manifest-path host/bench/Cargo.toml
 	$(BENCH)/release/tandem-bench forge examples/plugins $(BENCH) docs/benchmarks-forge.md
 
+# A workspace over a repository of 200 MB: as an overlay and as a copy.
+bench-workspaces: setup
+	cargo test --locked --workspace --lib -- --ignored --exact --nocapture workspace::tests::starts::start_of_a_200_mb_repository
+
 deny:
 	@scripts/deny.sh policy
 
@@ -81,11 +86,12 @@ zig-tools:
 	@scripts/zig_tools.sh
 
 test: weights deny zig-tools
+	@scripts/test_tools.sh
 	cargo fmt --all --check
 	cargo fmt --all --check --manifest-path plugins/Cargo.toml
 	cargo fmt --all --check --manifest-path host/bench/Cargo.toml
 	scripts/swebench_package.sh
-	TANDEM_REQUIRE_WEIGHTS=1 cargo test --locked --workspace
+	TANDEM_REQUIRE_WEIGHTS=1 TANDEM_REQUIRE_PODMAN=1 cargo test --locked --workspace
 	cargo test --locked --manifest-path plugins/Cargo.toml
 	python3 examples/tasks/check.py examples/tasks/first-steps
 	scratch=$$(mktemp -d) && python3 examples/warmup/generate.py --count 40 --seed 1 --self-test 10 --out $$scratch/tasks; \

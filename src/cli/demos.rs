@@ -61,7 +61,7 @@ pub async fn run(arguments: DemosArguments) -> Result<Exit> {
     manifest.limits.turns = manifest.limits.turns.max(longest);
     let generation = Arc::new(Generation::bare(manifest));
     let config =
-        RolloutConfig { concurrency: arguments.concurrency, retries: 2, workspaces: setup::workspaces() };
+        RolloutConfig { concurrency: arguments.concurrency, retries: 2, workspaces: setup::workspaces()? };
     let total = specs.len();
     let bar = Progress::new().start("demonstrations", total);
     let mut found: BTreeMap<String, Demonstration> = BTreeMap::new();

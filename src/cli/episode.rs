@@ -83,7 +83,7 @@ pub async fn run(arguments: EpisodeArguments) -> Result<Exit> {
         },
         skill: None,
     };
-    let config = RolloutConfig { concurrency: 1, retries: 0, workspaces: setup::workspaces() };
+    let config = RolloutConfig { concurrency: 1, retries: 0, workspaces: setup::workspaces()? };
     let mut records = Vec::new();
     run_many::<anyhow::Error>(
         vec![spec],

@@ -3,6 +3,7 @@
 mod demos;
 mod episode;
 mod error;
+mod gc;
 mod harness;
 mod model;
 mod pair;
@@ -42,6 +43,12 @@ pub enum Exit {
     after_help = "Exit codes: 0 done; 1 failed, the message says what to do; 2 wrong arguments; 3 the answer is no (a plugin refused, a task not valid, a pair changed, a harness with warnings); 130 interrupted."
 )]
 struct Arguments {
+    /// Settings of workspaces: back-end, caps, network; a TOML file, see `docs/workspaces.md`.
+    #[arg(long, global = true, env = "TANDEM_WORKSPACES", value_name = "FILE")]
+    workspaces: Option<std::path::PathBuf>,
+    /// Let commands of policies run on this machine without a sandbox, if the settings ask for it.
+    #[arg(long, global = true)]
+    allow_host_commands: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -75,6 +82,8 @@ enum Command {
     /// Run a campaign from its file, or go on with one.
     #[cfg(feature = "train")]
     Train(train::TrainArguments),
+    /// Remove what runs left behind that were ended from outside.
+    Gc(gc::GcArguments),
     /// Show what came of a run.
     Report(ReportArguments),
     /// Compile one component: the host calls this in a process with caps.
@@ -100,6 +109,7 @@ pub fn main() -> ExitCode {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let arguments = Arguments::parse();
+    setup::choose_workspaces(arguments.workspaces, arguments.allow_host_commands);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -133,6 +143,7 @@ async fn dispatch(command: Command) -> Result<Exit> {
         Command::Warmup(arguments) => warmup::run(arguments),
         #[cfg(feature = "train")]
         Command::Train(arguments) => train::run(arguments).await,
+        Command::Gc(arguments) => gc::run(arguments),
         Command::Report(arguments) => report(&arguments),
         Command::CompileComponent { input, output } => {
             match tandem_host::plugin::compile_child(&input, &output) {

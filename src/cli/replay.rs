@@ -100,7 +100,7 @@ fn fixed(arguments: &ReplayArguments, replays: &Replays) -> Result<Option<(Harne
 
 /// What replays need of this machine.
 pub fn machine() -> Result<Machine> {
-    Ok(Machine { engine: setup::engine()?, admission: setup::admission()?, workspaces: setup::workspaces() })
+    Ok(Machine { engine: setup::engine()?, admission: setup::admission()?, workspaces: setup::workspaces()? })
 }
 
 /// Prints what came of it; 3 when something changes.

@@ -1,6 +1,7 @@
 //! What do commands need from this machine? Engine, forge, workspaces, the run's record.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 use tandem_host::forge::{Forge, ForgeConfig};
@@ -33,9 +34,21 @@ pub fn admission() -> Result<AdmissionOptions> {
 /// The hidden command that compiles one component under caps and ends.
 pub const COMPILE: &str = "compile-component";
 
-/// Workspaces with their default caps.
-pub fn workspaces() -> WorkspaceConfig {
-    WorkspaceConfig::default()
+static WORKSPACES: OnceLock<Option<PathBuf>> = OnceLock::new();
+
+/// Notes what the command line says of workspaces.
+pub fn choose_workspaces(file: Option<PathBuf>, allow_host_commands: bool) {
+    let _ = WORKSPACES.set(file);
+    if allow_host_commands {
+        tandem_host::workspace::allow_host_backend();
+    }
+}
+
+/// The settings of workspaces: those of the file that was named, else the defaults.
+pub fn workspaces() -> Result<WorkspaceConfig> {
+    let Some(file) = WORKSPACES.get().and_then(Option::as_ref) else { return Ok(WorkspaceConfig::default()) };
+    let text = std::fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))?;
+    toml::from_str(&text).with_context(|| format!("{} does not say what workspaces are like", file.display()))
 }
 
 /// The record of a run that exists.

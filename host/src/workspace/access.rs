@@ -10,8 +10,8 @@ use async_trait::async_trait;
 
 use super::beneath::Beneath;
 use super::caps::{EXEC_BYTES, EXEC_TIME, FILE_BYTES, LINE_BYTES, LIST_ENTRIES, SEARCH_ENTRIES, SEARCH_HITS};
+use super::command::SandboxCommand;
 use super::error::Error;
-use super::sandbox::SandboxCommand;
 use super::workspace::Workspace;
 use crate::plugin::{ExecOutput, SearchHit, WorkspaceAccess, WorkspaceEntry, WorkspaceError};
 
@@ -58,7 +58,10 @@ impl WorkspaceAccess for Workspace {
     async fn write(&self, path: &str, content: &[u8]) -> Result<(), WorkspaceError> {
         too_large("the content", content.len() as u64, FILE_BYTES)?;
         let (content, owner) = (content.to_owned(), self.owner());
-        self.blocking(path, move |beneath, path| write_file(&beneath, path, &content, owner)).await
+        self.blocking(path, move |beneath, path| {
+            beneath.acting_as(owner, |beneath| write_file(beneath, path, &content))
+        })
+        .await
     }
 
     async fn exec(&self, argv: &[String], timeout: Duration) -> Result<ExecOutput, WorkspaceError> {
@@ -104,33 +107,17 @@ fn read_file(beneath: &Beneath, path: &str) -> Result<Vec<u8>, WorkspaceError> {
     Ok(bytes)
 }
 
-fn write_file(
-    beneath: &Beneath,
-    path: &str,
-    content: &[u8],
-    owner: Option<u32>,
-) -> Result<(), WorkspaceError> {
+fn write_file(beneath: &Beneath, path: &str, content: &[u8]) -> Result<(), WorkspaceError> {
     // What a plugin writes is part of the work tree; the agent's repository is not.
     if path.split('/').any(|part| part == ".git") {
         return Err(WorkspaceError::Denied(path.to_owned()));
     }
     let fail = |error: io::Error| told(path, &error);
     for (at, _) in path.match_indices('/').filter(|(at, _)| *at > 0) {
-        let folder = &path[..at];
-        beneath.make_folder(folder).map_err(fail)?;
-        give(&beneath.read(folder).map_err(fail)?, owner).map_err(fail)?;
+        beneath.make_folder(&path[..at]).map_err(fail)?;
     }
     let mut file = beneath.create(path).map_err(fail)?;
-    give(&file, owner).map_err(fail)?;
     file.write_all(content).map_err(fail)
-}
-
-/// Gives a file to the user that commands run as.
-fn give(file: &File, owner: Option<u32>) -> io::Result<()> {
-    match owner {
-        Some(owner) => std::os::unix::fs::fchown(file, Some(owner), Some(owner)),
-        None => Ok(()),
-    }
 }
 
 fn list(beneath: &Beneath, path: &str) -> Result<Vec<WorkspaceEntry>, WorkspaceError> {

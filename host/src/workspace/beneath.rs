@@ -54,6 +54,13 @@ impl Beneath {
         }
     }
 
+    /// Does the work of `action` as another user of the host, as far as files
+    /// are concerned, so that what it makes belongs to that user.
+    pub(crate) fn acting_as<T>(&self, user: Option<u32>, action: impl FnOnce(&Self) -> T) -> T {
+        let _acting = user.map(ActingAs::new);
+        action(self)
+    }
+
     fn open_at(&self, path: &str, flags: i32, mode: u64) -> io::Result<File> {
         let path = CString::new(if path.is_empty() { "." } else { path })?;
         // SAFETY: all-zero is a valid `open_how`.
@@ -81,6 +88,30 @@ impl Beneath {
             if !matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) {
                 return Err(error);
             }
+        }
+    }
+}
+
+/// The file-system user of this thread alone, until it is dropped.
+struct ActingAs {
+    user: libc::c_int,
+    group: libc::c_int,
+}
+
+impl ActingAs {
+    fn new(user: u32) -> Self {
+        // SAFETY: both calls change numbers of this thread only, and cannot fail in a way that
+        // gives more rights: a refused one leaves the thread as it was.
+        unsafe { Self { group: libc::setfsgid(user), user: libc::setfsuid(user) } }
+    }
+}
+
+impl Drop for ActingAs {
+    fn drop(&mut self) {
+        // SAFETY: as above, back to what they were.
+        unsafe {
+            libc::setfsuid(self.user as libc::uid_t);
+            libc::setfsgid(self.group as libc::gid_t);
         }
     }
 }

@@ -21,6 +21,44 @@ pub enum Error {
          `sysctl kernel.unprivileged_userns_clone` and `sysctl kernel.apparmor_restrict_unprivileged_userns`"
     )]
     SandboxRefused { reason: String },
+    #[error(
+        "no overlay can be mounted: {reason}\nhelp: set `files = \"auto\"` or `\"copy\"` in the configuration of workspaces"
+    )]
+    NoOverlay { reason: String },
+    #[error(
+        "no container engine was found\n\
+         help: start `podman system service --time=0`, or name the engine's socket as `container.socket`"
+    )]
+    NoEngine,
+    #[error("the container engine failed while {action}: {reason}\nhelp: see the log of podman or Docker")]
+    Engine { action: &'static str, reason: String },
+    #[error(
+        "the container engine has no image `{image}`\n\
+         help: load it with `podman load`, `podman import` or `podman pull`; nothing is pulled here"
+    )]
+    NoImage { image: String },
+    #[error(
+        "commands may not run without a sandbox\n\
+         help: give `--allow-host-commands` if this machine is one that they may do anything with"
+    )]
+    HostNotAllowed,
+    #[error(
+        "without a sandbox `{to}` cannot be shown to commands\n\
+         help: verify with the back-end `bubblewrap` or `container`"
+    )]
+    NoMounts { to: &'static str },
+    #[error("`{entry}` is not an allowed host\nhelp: write `name:port` or `*.name:port`")]
+    BadAllowed { entry: String },
+    #[error(
+        "`{}` has {free} bytes free and {needed} are needed for another workspace\n\
+         help: free some space, run `tandem gc`, or lower `min_free_bytes`",
+        path.display()
+    )]
+    DiskFull { path: PathBuf, free: u64, needed: u64 },
+    #[error(
+        "a workspace did not start in {limit} seconds\nhelp: see whether the machine or its container engine is overloaded"
+    )]
+    StartTimeout { limit: u64 },
     #[error("{action} `{}` failed: {source}", path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
     #[error(

@@ -19,7 +19,7 @@ pub struct Folder {
 impl Folder {
     /// A new empty folder.
     pub fn empty(config: &WorkspaceConfig) -> Result<Self, Error> {
-        let folder = Self { scratch: Scratch::new("tandem-folder-", config)? };
+        let folder = Self { scratch: Scratch::new("folder", config)? };
         let path = folder.path();
         std::fs::create_dir(&path).map_err(Error::io("making", &path))?;
         Ok(folder)
@@ -27,7 +27,7 @@ impl Folder {
 
     /// A copy of the files, folders and links of `from`, readable for commands.
     pub fn copy_of(from: &Path, config: &WorkspaceConfig) -> Result<Self, Error> {
-        let folder = Self { scratch: Scratch::new("tandem-folder-", config)? };
+        let folder = Self { scratch: Scratch::new("folder", config)? };
         let mut copy = Copy::new(config.extract.entries, config.extract.total_bytes);
         copy.folder(from, &folder.path(), Path::new(""))?;
         Ok(folder)

@@ -5,6 +5,7 @@
 //! filters, textconv, external diffs and line-end conversion are off, the last
 //! four by `info/attributes`, which wins over any `.gitattributes` in the tree.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ const EMAIL: &str = "tandem@localhost";
 const DATE: &str = "946684800 +0000";
 
 /// Settings of every call.
-const SETTINGS: [&str; 14] = [
+pub(super) const SETTINGS: [&str; 14] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     "core.untrackedCache=false",
@@ -51,6 +52,8 @@ pub(crate) struct HostGit {
     /// Where new objects go; the git directory itself if none.
     pub(crate) objects: Option<PathBuf>,
     pub(crate) seconds: u64,
+    /// The words before a command line that make it start where the work tree is seen.
+    pub(crate) enter: Vec<OsString>,
 }
 
 impl HostGit {
@@ -68,12 +71,22 @@ impl HostGit {
     /// # Errors
     /// [`Error::Git`] when it fails, [`Error::TooLarge`] when there is more output.
     pub(crate) async fn run(&self, args: &[&str], stdin: Option<&[u8]>, cap: u64) -> Result<Vec<u8>, Error> {
-        let command = args.first().copied().unwrap_or_default().to_owned();
-        let mut process = tokio::process::Command::new("git");
+        let settings = args.chunks(2).take_while(|pair| pair[0] == "-c").count();
+        let command = args.get(2 * settings).copied().unwrap_or_default().to_owned();
+        let mut words = self.enter.iter();
+        let mut process = match words.next() {
+            Some(first) => {
+                let mut process = tokio::process::Command::new(first);
+                process.args(words).arg("git");
+                process
+            }
+            None => tokio::process::Command::new("git"),
+        };
+        process.arg("-C").arg(&self.work_tree);
         for setting in SETTINGS {
             process.args(["-c", setting]);
         }
-        process.args(args).current_dir(&self.work_tree).env_clear();
+        process.args(args).current_dir("/").env_clear();
         if let Some(path) = std::env::var_os("PATH") {
             process.env("PATH", path);
         }
@@ -88,6 +101,7 @@ impl HostGit {
             .env("GIT_OPTIONAL_LOCKS", "0")
             .env("GIT_NO_REPLACE_OBJECTS", "1")
             .env("GIT_LITERAL_PATHSPECS", "0")
+            .env("GIT_CEILING_DIRECTORIES", "/")
             .env("GIT_DIR", &self.git_dir)
             .env("GIT_WORK_TREE", &self.work_tree)
             .env("GIT_INDEX_FILE", &self.index)

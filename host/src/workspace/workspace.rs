@@ -1,37 +1,60 @@
 //! One workspace: files, repository, sandbox, and what came of them.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 
+use super::backend::{Places, Sandbox, check_host_allowed};
 use super::beneath::Beneath;
-use super::config::WorkspaceConfig;
+use super::bubblewrap::{self, Bubblewrap};
+use super::cgroup::InForce;
+use super::checkpoint::Checkpoint;
+use super::command::{CommandOutput, Mount, SandboxCommand, WORKSPACE_PATH};
+use super::config::{Backend, WorkspaceConfig};
+use super::container::{self, Container, Engine};
+use super::disk;
 use super::error::Error;
-use super::extract::{Extracted, extract};
+use super::extract::{Extracted, Said, extract, survey};
 use super::git::HostGit;
-use super::sandbox::{CommandOutput, Mount, Sandbox, SandboxCommand, WORKSPACE_PATH};
+use super::plain::Plain;
+use super::proxy::Proxy;
 use super::scratch::Scratch;
-use super::snapshot::{Repository, Snapshot};
+use super::snapshot::{Repository, Snapshot, give_to};
+use super::tree::{Tree, in_background};
 use crate::harness::{PatchCandidate, PatchSource};
+
+/// How long the agent's own git may take to say what is in its index.
+const ASK: Duration = Duration::from_secs(10);
 
 /// A fresh copy of a task's files with a sandbox around it. Dropping it removes everything.
 #[derive(Debug)]
 pub struct Workspace {
-    snapshot: Arc<Snapshot>,
-    config: WorkspaceConfig,
-    folder: Scratch,
-    sandbox: Sandbox,
+    // Dropped in this order: processes, then namespaces, then files.
+    sandbox: Box<dyn Sandbox>,
     beneath: Arc<Beneath>,
+    tree: Tree,
     /// One git call of the host at a time: they share an index.
     git: Mutex<HostGit>,
+    snapshot: Arc<Snapshot>,
+    /// What it went on from.
+    point: Option<Checkpoint>,
+    config: WorkspaceConfig,
+    folder: Arc<Scratch>,
+}
+
+/// How a workspace begins.
+struct Start {
+    repository: Repository,
+    point: Option<Checkpoint>,
+    mounts: Vec<Mount>,
 }
 
 impl Workspace {
     /// A workspace for an agent: the files, and a git repository with one commit
     /// that it may do anything with. `/tmp` and the home folder last as long as
-    /// the workspace.
+    /// the workspace. Waits while the disk is too full or too many others start.
     pub async fn create(snapshot: Arc<Snapshot>, config: &WorkspaceConfig) -> Result<Self, Error> {
         Self::create_with(snapshot, config, Vec::new()).await
     }
@@ -42,7 +65,26 @@ impl Workspace {
         config: &WorkspaceConfig,
         mounts: Vec<Mount>,
     ) -> Result<Self, Error> {
-        Self::make(snapshot, config, Repository::Agent, mounts).await
+        Self::start(snapshot, config, Start { repository: Repository::Agent, point: None, mounts }).await
+    }
+
+    /// A workspace that goes on from where another was, with no process of it:
+    /// files, repository, `/tmp` and home folder.
+    pub async fn resume(
+        point: &Checkpoint,
+        config: &WorkspaceConfig,
+        mounts: Vec<Mount>,
+    ) -> Result<Self, Error> {
+        let start = Start { repository: Repository::Agent, point: Some(point.clone()), mounts };
+        Self::start(point.snapshot(), config, start).await
+    }
+
+    /// Keeps the workspace as it is now. No command may run in it meanwhile.
+    pub async fn checkpoint(&self) -> Result<Checkpoint, Error> {
+        let (written, _) = self.tree.written();
+        let (overlay, snapshot) = (self.is_overlay(), self.snapshot.clone());
+        let below = self.point.clone().filter(|_| overlay);
+        Checkpoint::take(written, self.folder.path(), overlay, snapshot, below, &self.config).await
     }
 
     /// A workspace to judge a patch in: the files with the patch applied, no
@@ -56,7 +98,9 @@ impl Workspace {
         patch: &[u8],
         mounts: Vec<Mount>,
     ) -> Result<Self, Error> {
-        let workspace = Self::make(snapshot, config, Repository::None, mounts).await?;
+        let workspace =
+            Self::start(snapshot, config, Start { repository: Repository::None, point: None, mounts })
+                .await?;
         if !is_blank(patch) {
             let git = workspace.git.lock().await;
             git.run(&["apply", "--whitespace=nowarn", "-"], Some(patch), 0).await.map_err(refused_patch)?;
@@ -66,40 +110,52 @@ impl Workspace {
         Ok(workspace)
     }
 
-    async fn make(
-        snapshot: Arc<Snapshot>,
-        config: &WorkspaceConfig,
-        repository: Repository,
-        mut mounts: Vec<Mount>,
-    ) -> Result<Self, Error> {
-        let folder = Scratch::new("tandem-work-", config)?;
-        let tree = folder.path().join("tree");
-        snapshot.copy_to(&tree, repository)?;
-        mounts.push(Mount::read_write(&tree, WORKSPACE_PATH));
-        for (name, inside) in [("tmp", "/tmp"), ("home", "/home/agent")] {
-            let path = folder.path().join(name);
-            std::fs::create_dir(&path).map_err(Error::io("making", &path))?;
-            mounts.push(Mount::read_write(path, inside));
-        }
-        let objects = folder.path().join("objects");
+    /// Waits for space and a place to start in, then starts within a time limit.
+    async fn start(snapshot: Arc<Snapshot>, config: &WorkspaceConfig, start: Start) -> Result<Self, Error> {
+        static STARTING: OnceLock<Semaphore> = OnceLock::new();
+        disk::room(config).await?;
+        let places = STARTING.get_or_init(|| Semaphore::new(config.starting.max(1)));
+        let _place = places.acquire().await;
+        let limit = config.start_seconds;
+        let made = Self::make(snapshot, config, start);
+        let made = tokio::time::timeout(Duration::from_secs(limit), made).await;
+        made.unwrap_or(Err(Error::StartTimeout { limit }))
+    }
+
+    async fn make(snapshot: Arc<Snapshot>, config: &WorkspaceConfig, start: Start) -> Result<Self, Error> {
+        let Start { repository, point, mounts } = start;
+        snapshot.renew()?;
+        let folder = Arc::new(Scratch::new("work", config)?);
+        let tree = Tree::make(&snapshot, &folder, repository, point.as_ref(), config).await?;
+        let place = |name: &str| folder.path().join(name);
+        let [tmp, home, objects] = ["tmp", "home", "objects"].map(place);
         std::fs::create_dir(&objects).map_err(Error::io("making", &objects))?;
+        for (path, name) in [(&tmp, "tmp"), (&home, "home")] {
+            match &point {
+                Some(point) => point.restore(name, path).await?,
+                None => std::fs::create_dir(path).map_err(Error::io("making", path))?,
+            }
+        }
         let git = HostGit {
             git_dir: snapshot.git_dir(),
-            work_tree: tree.clone(),
-            index: folder.path().join("index"),
-            objects: Some(objects),
+            work_tree: tree.inside().to_owned(),
+            index: objects.join("index"),
+            objects: Some(objects.clone()),
             seconds: config.extract.git_seconds,
+            enter: tree.enter().to_vec(),
         };
-        let beneath = Arc::new(Beneath::open(&tree).map_err(Error::io("opening", &tree))?);
-        let sandbox = Sandbox::new(config, mounts).await?;
-        let workspace =
-            Self { snapshot, config: config.clone(), folder, sandbox, beneath, git: Mutex::new(git) };
+        let beneath = Arc::new(Beneath::open(tree.host()).map_err(Error::io("opening", tree.host()))?);
+        let places = Places { tree: tree.inside().to_owned(), tmp, home };
+        let sandbox = sandbox(config, &folder, &tree, places, mounts).await?;
+        let git = Mutex::new(git);
+        let workspace = Self { sandbox, beneath, tree, git, snapshot, point, config: config.clone(), folder };
         workspace.hand_over_files()?;
         Ok(workspace)
     }
 
     /// Runs a command; see [`Sandbox::run`].
     pub async fn run(&self, command: &SandboxCommand) -> Result<CommandOutput, Error> {
+        self.folder.renew()?;
         self.sandbox.run(command).await
     }
 
@@ -112,7 +168,22 @@ impl Workspace {
     pub async fn extract(&self) -> Result<Extracted, Error> {
         let git = self.git.lock().await;
         self.fresh_index(&git)?;
-        extract(&git, self.snapshot.tracked(), &self.config.extract).await
+        let (tree, snapshot) = (self.tree.host().to_owned(), self.snapshot.clone());
+        let (limits, changes) = (self.config.extract.clone(), self.tree.changes());
+        let survey = in_background(move || survey(&tree, changes.as_deref(), &snapshot, &limits)).await?;
+        let sparse = self.beneath.read(".git/info/sparse-checkout").is_ok();
+        let said = if sparse || survey.ignored { self.ask_agent_git().await? } else { Said::default() };
+        extract(&git, self.tree.host(), &self.snapshot, survey, &said, &self.config.extract).await
+    }
+
+    /// What the agent's own git says of its index, asked in the sandbox: whatever
+    /// that repository is set up to run, runs there.
+    async fn ask_agent_git(&self) -> Result<Said, Error> {
+        let argv = ["/usr/bin/git", "-c", "core.fsmonitor=false", "ls-files", "-z", "-t", "--cached"];
+        let said = self.run(&SandboxCommand::argv(argv, ASK).env("GIT_OPTIONAL_LOCKS", "0")).await?;
+        // A repository that cannot be read, or says too much, says nothing.
+        let whole = said.exit_code == Some(0) && said.output.dropped() == 0;
+        Ok(if whole { Said::read(&said.output.bytes()) } else { Said::default() })
     }
 
     /// Whether a patch applies to the files that the workspace started from. A
@@ -157,6 +228,22 @@ impl Workspace {
         self.snapshot.commit()
     }
 
+    /// What enforces the caps of its commands.
+    pub fn in_force(&self) -> InForce {
+        self.sandbox.in_force()
+    }
+
+    /// Whether the files lie over those of the task as an overlay, without a copy.
+    pub fn is_overlay(&self) -> bool {
+        self.tree.keeper().is_some()
+    }
+
+    /// The work tree as the host reaches it.
+    #[cfg(test)]
+    pub(super) fn host_tree(&self) -> &Path {
+        self.tree.host()
+    }
+
     pub(super) fn beneath(&self) -> Arc<Beneath> {
         self.beneath.clone()
     }
@@ -167,7 +254,13 @@ impl Workspace {
     }
 
     fn fresh_index(&self, git: &HostGit) -> Result<(), Error> {
-        std::fs::copy(self.snapshot.index(), &git.index).map(drop).map_err(Error::io("writing", &git.index))
+        // A new file each time: an index that git wrote may belong to another user.
+        let _ = std::fs::remove_file(&git.index);
+        std::fs::copy(self.snapshot.index(), &git.index).map_err(Error::io("writing", &git.index))?;
+        match (self.sandbox.owner(), self.tree.keeper()) {
+            (Some(owner), Some(_)) => give_to(&git.index, owner),
+            _ => Ok(()),
+        }
     }
 
     /// Gives a folder of the host to the user that commands run as.
@@ -179,24 +272,43 @@ impl Workspace {
     }
 
     fn hand_over_files(&self) -> Result<(), Error> {
-        ["tree", "tmp", "home"].iter().try_for_each(|name| self.hand_over(&self.folder.path().join(name)))
+        // What lies in an overlay belongs to that user already, and so must what git writes for it.
+        let names: &[&str] =
+            if self.is_overlay() { &["objects", "tmp", "home"] } else { &["tree", "tmp", "home"] };
+        names.iter().try_for_each(|name| self.hand_over(&self.folder.path().join(name)))
     }
 }
 
-/// Changes the owner of a folder and all in it, never following a link.
-fn give_to(path: &Path, owner: u32) -> Result<(), Error> {
-    let mut left: Vec<PathBuf> = vec![path.to_owned()];
-    while let Some(path) = left.pop() {
-        std::os::unix::fs::lchown(&path, Some(owner), Some(owner))
-            .map_err(Error::io("changing the owner of", &path))?;
-        let meta = std::fs::symlink_metadata(&path).map_err(Error::io("reading", &path))?;
-        if meta.is_dir() {
-            for entry in std::fs::read_dir(&path).map_err(Error::io("reading", &path))? {
-                left.push(entry.map_err(Error::io("reading", &path))?.path());
-            }
+/// The back-end of the configuration around the files.
+async fn sandbox(
+    config: &WorkspaceConfig,
+    folder: &Arc<Scratch>,
+    tree: &Tree,
+    places: Places,
+    mut mounts: Vec<Mount>,
+) -> Result<Box<dyn Sandbox>, Error> {
+    let (written, base) = tree.written();
+    let written: Vec<PathBuf> = vec![written.to_owned(), places.tmp.clone(), places.home.clone()];
+    let space = bubblewrap::space(written, base, &config.sandbox);
+    if config.backend == Backend::Host {
+        check_host_allowed()?;
+        if let Some(mount) = mounts.first() {
+            return Err(Error::NoMounts { to: mount.to });
         }
+        return Ok(Box::new(Plain::new(config, folder, places, space)?));
     }
-    Ok(())
+    let proxy = Proxy::start(folder.path().join("proxy"), &config.network)?;
+    mounts.extend(proxy.as_ref().map(Proxy::mount));
+    mounts.push(Mount::read_write(places.tree, WORKSPACE_PATH));
+    mounts.push(Mount::read_write(places.tmp, "/tmp"));
+    mounts.push(Mount::read_write(places.home, "/home/agent"));
+    if config.backend == Backend::Container {
+        let engine = Engine::connect(config).await?;
+        let parts = container::Parts { mounts, proxy, space };
+        return Ok(Box::new(Container::start(engine, config, folder, parts).await?));
+    }
+    let parts = bubblewrap::Parts { mounts, keeper: tree.keeper(), proxy, space: Some(space) };
+    Ok(Box::new(Bubblewrap::new(config, folder, parts).await?))
 }
 
 /// A patch of white space alone changes nothing; git would call it corrupt.

@@ -139,7 +139,7 @@ pub async fn test(
         Some(grants) => admit(engine, &component, grants, admission).await?,
         None => admit_as_asked(engine, &component, admission).await?,
     };
-    let report = run_cases(&admitted, &cases, &setup::workspaces()).await?;
+    let report = run_cases(&admitted, &cases, &setup::workspaces()?).await?;
     Ok(Tested::Ran(Box::new(Ran { report, admitted, component })))
 }
 

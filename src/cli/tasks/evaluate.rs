@@ -60,7 +60,7 @@ pub async fn run(arguments: &EvaluateArguments) -> Result<Exit> {
             unknown.instance_id
         );
     }
-    let config = setup::workspaces();
+    let config = setup::workspaces()?;
     let cache = arguments.cache.as_ref().map(ResultCache::new);
     let mut report = Report { schema_version: 2, evaluator: EVALUATOR, ..Report::default() };
     report.total_instances = set.tasks().len();

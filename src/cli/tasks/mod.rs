@@ -71,7 +71,8 @@ pub async fn run(command: TasksCommand) -> Result<Exit> {
             let bar =
                 Progress::new().start("tasks", TaskSet::load(&tasks).map_or(0, |set| set.tasks().len()));
             let report =
-                validate_folder(&tasks, times, &setup::workspaces(), |report| bar.step(&report.task)).await?;
+                validate_folder(&tasks, times, &setup::workspaces()?, |report| bar.step(&report.task))
+                    .await?;
             if quarantine {
                 let path = Quarantine::from_report(&report).write(&tasks)?;
                 eprintln!("{} tasks are in `{}`", report.unfit(), path.display());

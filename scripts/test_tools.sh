@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Installs what only tests need, and only what is missing: rootless podman.
+set -euo pipefail
+
+missing=()
+command -v podman >/dev/null || missing+=(podman)
+command -v crun >/dev/null || missing+=(crun)
+
+[ ${#missing[@]} -eq 0 ] && exit 0
+if ! command -v apt-get >/dev/null; then
+    echo "error: ${missing[*]} are missing and this is no Debian" >&2
+    echo "help: install them with the package manager of this system" >&2
+    exit 1
+fi
+sudo=()
+[ "$(id -u)" -eq 0 ] || sudo=(sudo)
+"${sudo[@]}" apt-get update -qq
+"${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
