@@ -40,7 +40,7 @@ export function world(contract, exports, grants) {
 /** The module that componentize-qjs is given. */
 export function entry(file, exports) {
   const parts = exports.map((name) => `export const ${name} = ${object(name)};\n`);
-  return `import { given, hook, json, toolOutput } from "tandem/internal";
+  return `import { callTool, definitions, given, hook, json } from "tandem/internal";
 import { args } from "tandem";
 import * as plugin from "./${file}";
 ${parts.join("")}`;
@@ -50,10 +50,8 @@ function object(name) {
   switch (name) {
     case "tools":
       return `{
-  definitions: hook("tools.definitions", () =>
-    given(plugin.tools.definitions).map((tool) => ({ ...tool, inputSchema: json(tool.inputSchema) }))),
-  call: hook("tools.call", (context, name, text) =>
-    toolOutput(plugin.tools.call(context, name, args({ arguments: text })))),
+  definitions: hook("tools", () => definitions(plugin.tools)),
+  call: hook("tools", (context, name, text) => callTool(plugin.tools, context, name, args({ arguments: text }))),
 }`;
     case "settingsSchema":
       return `{ settingsSchema: hook("settingsSchema", () => json(given(plugin.settingsSchema))) }`;

@@ -120,26 +120,27 @@ declare module "tandem" {
   /** JSON Schema of the settings, an object at the top. It accepts `{}`, or has `examples`. */
   export type SettingsSchema = object | string | (() => object | string);
 
-  export interface ToolDefinition {
+  /** A tool that the policy may call beside `bash`. */
+  export interface Tool {
     /** Letters, digits, `_` and `-`, at most 64. */
     name: string;
     description: string;
     /** JSON Schema of the arguments, an object at the top. */
     inputSchema: object | string;
+    /**
+     * `args` is what the policy sent; an empty object where that is no JSON object. A text in place of an output
+     * is `toolText` of it.
+     */
+    call(context: Context, args: Record<string, unknown>): ToolOutput | string;
   }
+
+  export type Tools = Tool[];
 
   export interface ToolOutput {
     content: ({ tag: "text"; val: string } | { tag: "image"; val: { mediaType: string; data: Uint8Array } })[];
     /** JSON, if the tool has a structured answer. */
     structured?: string | null;
     isError: boolean;
-  }
-
-  /** Tools that the policy may call beside `bash`. A text in place of an output is `toolText` of it. */
-  export interface Tools {
-    definitions: ToolDefinition[] | (() => ToolDefinition[]);
-    /** `args` is what the policy sent; an empty object where that is no JSON object. */
-    call(context: Context, name: string, args: Record<string, unknown>): ToolOutput | string;
   }
 
   /** A tool's answer of one text, and JSON for it if there is some. */

@@ -50,6 +50,7 @@ const HEAD = {
     required: ["path"],
     additionalProperties: false,
   },
+  call: (_context, args) => head(args),
 };
 
 function head({ path, lines: count = 10 }) {
@@ -70,7 +71,4 @@ function head({ path, lines: count = 10 }) {
   return toolText(shown.map((line, at) => `${at + 1}\t${line}`).join("\n"), { lines: shown.length });
 }
 
-export const tools = {
-  definitions: [HEAD],
-  call: (_context, name, args) => (name === "head" ? head(args) : toolError(`there is no tool ${name}`)),
-};
+export const tools = [HEAD];

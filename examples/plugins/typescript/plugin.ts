@@ -3,7 +3,7 @@
 // Exports: onToolCall, onToolResult, tools. Grant: workspace-read.
 
 import { annotate, command, decodeUtf8, lines, refuse, toolError, toolText } from "tandem";
-import type { OnToolCall, OnToolResult, ToolDefinition, ToolOutput, Tools } from "tandem";
+import type { OnToolCall, OnToolResult, Tool, ToolOutput, Tools } from "tandem";
 import { read, WorkspaceError } from "tandem/workspace-read";
 
 /** What nobody means to delete. */
@@ -38,7 +38,7 @@ export const onToolResult: OnToolResult = (_context, call, { status, exitCode, t
   return annotate(`${failing.length} tests fail; the first is ${failing[0]}`);
 };
 
-const HEAD: ToolDefinition = {
+const HEAD: Tool = {
   name: "head",
   description: "Shows the first lines of a file, with their numbers.",
   inputSchema: {
@@ -50,6 +50,7 @@ const HEAD: ToolDefinition = {
     required: ["path"],
     additionalProperties: false,
   },
+  call: (_context, args) => head(args),
 };
 
 function head({ path, lines: count = 10 }: Record<string, unknown>): ToolOutput {
@@ -71,7 +72,4 @@ function head({ path, lines: count = 10 }: Record<string, unknown>): ToolOutput 
   return toolText(shown.map((line, at) => `${at + 1}\t${line}`).join("\n"), { lines: shown.length });
 }
 
-export const tools: Tools = {
-  definitions: [HEAD],
-  call: (_context, name, args) => (name === "head" ? head(args) : toolError(`there is no tool ${name}`)),
-};
+export const tools: Tools = [HEAD];

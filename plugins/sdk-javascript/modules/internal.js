@@ -1,6 +1,7 @@
 // What stands between a plugin and the host: one call at a time, and errors that say where they come from.
 
 import { explain } from "tandem:harness/failure@0.1.0";
+import { toolError, toolText } from "./index.js";
 
 /** Set with the first call. Until then the file is being loaded, at build time, with no host behind it. */
 let called = false;
@@ -39,10 +40,14 @@ function describe(error) {
   return [`uncaught ${error.name}: ${error.message}`, ...own.map((line) => line.replace("(/plugin.", "(plugin."))].join("\n");
 }
 
-/** What a tool may answer in short. */
-export function toolOutput(answer) {
-  if (typeof answer === "string") return { content: [{ tag: "text", val: answer }], structured: null, isError: false };
-  return answer;
+export const definitions = (tools) =>
+  tools.map(({ name, description, inputSchema }) => ({ name, description, inputSchema: json(inputSchema) }));
+
+export function callTool(tools, context, name, args) {
+  const tool = tools.find((tool) => tool.name === name);
+  if (tool === undefined) return toolError(`there is no tool ${name}`);
+  const answer = tool.call(context, args);
+  return typeof answer === "string" ? toolText(answer) : answer;
 }
 
 export const json = (value) => (typeof value === "string" ? value : JSON.stringify(value));
