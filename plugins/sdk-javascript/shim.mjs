@@ -37,29 +37,42 @@ export function world(contract, exports, grants) {
   return `package tandem:component;\n\nworld plugin {\n${[...imports, ...points].join("")}}\n`;
 }
 
+/** What each point may answer, as `modules/internal.js` has it. */
+const ANSWERS = {
+  onEpisodeStart: "text",
+  onModelCall: 'effect("note", "stop")',
+  onFormatError: "text",
+  onToolCall: 'effect("rewrite", "refuse")',
+  onToolResult: 'effect("annotate", "replace")',
+  onLoop: 'effect("note", "stop")',
+  onSubmit: "text",
+  onChoosePatch: "index",
+  onLimit: "flag",
+  observe: "nothing",
+};
+
 /** The module that componentize-qjs is given. */
 export function entry(file, exports) {
   const parts = exports.map((name) => `export const ${name} = ${object(name)};\n`);
-  return `import { callTool, definitions, given, hook, json } from "tandem/internal";
+  return `import * as tandem from "tandem/internal";
 import { args } from "tandem";
 import * as plugin from "./${file}";
+const { effect, flag, hook, index, nothing, text } = tandem;
 ${parts.join("")}`;
 }
 
 function object(name) {
-  switch (name) {
-    case "tools":
-      return `{
-  definitions: hook("tools", () => definitions(plugin.tools)),
-  call: hook("tools", (context, name, text) => callTool(plugin.tools, context, name, args({ arguments: text }))),
+  if (name === "tools") {
+    return `{
+  definitions: hook("tools", tandem.toolList, () => tandem.definitions(plugin.tools)),
+  call: hook("tools", tandem.toolOutput, (context, name, json) =>
+    tandem.callTool(plugin.tools, context, name, args({ arguments: json }))),
 }`;
-    case "settingsSchema":
-      return `{ settingsSchema: hook("settingsSchema", () => json(given(plugin.settingsSchema))) }`;
-    case "onLimit":
-      return `{ onLimit: hook("onLimit", (...values) => plugin.onLimit(...values) ?? false) }`;
-    case "observe":
-      return `{ observe: hook("observe", (...values) => { plugin.observe(...values); }) }`;
-    default:
-      return `{ ${name}: hook("${name}", (...values) => plugin.${name}(...values)) }`;
   }
+  if (name === "settingsSchema") {
+    return `{
+  settingsSchema: hook("settingsSchema", tandem.schema, () => tandem.json(tandem.given(plugin.settingsSchema))),
+}`;
+  }
+  return `{ ${name}: hook("${name}", ${ANSWERS[name]}, (...values) => plugin.${name}(...values)) }`;
 }

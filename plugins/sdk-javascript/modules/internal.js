@@ -18,14 +18,43 @@ export function capability(name, raw, toError = (payload) => new Error(payload))
   };
 }
 
+const isText = (value) => typeof value === "string";
+const orNothing = (is) => (value) => value == null || is(value);
+
+/** What a point may answer. Anything else would be a trap without a text behind this module. */
+export const text = { words: "a text or nothing", is: orNothing(isText) };
+export const index = { words: "a whole number or nothing", is: orNothing((value) => Number.isInteger(value) && value >= 0) };
+export const flag = { words: "true or false", is: (value) => typeof value === "boolean" };
+export const nothing = { words: "nothing", is: () => true };
+export const schema = { words: "a JSON Schema", is: isText };
+export const effect = (...tags) => ({
+  words: `${tags.join(", ")} or nothing`,
+  is: orNothing((value) => tags.includes(value.tag) && isText(value.val)),
+});
+export const toolList = {
+  words: "objects with a name, a description and an inputSchema",
+  is: (tools) => tools.every((tool) => isText(tool.name) && isText(tool.description) && isText(tool.inputSchema)),
+};
+export const toolOutput = {
+  words: "a text, toolText(…) or toolError(…)",
+  is: (value) =>
+    typeof value?.isError === "boolean" &&
+    orNothing(isText)(value.structured) &&
+    Array.isArray(value.content) &&
+    value.content.every(({ tag, val }) => (tag === "text" ? isText(val) : tag === "image" && isText(val.mediaType))),
+};
+
 /** An export: an exception becomes the text of the plugin fault, then the trap. */
-export function hook(name, run) {
+export function hook(name, answers, run) {
   return (...values) => {
     called = true;
     try {
       const answer = run(...values);
-      if (typeof answer?.then === "function") throw new TypeError(`\`${name}\` returns a Promise; a plugin answers at once, without \`async\``);
-      return answer;
+      if (typeof answer?.then === "function") {
+        throw new TypeError(`\`${name}\` returns a Promise; a plugin answers at once, without \`async\``);
+      }
+      if (!answers.is(answer)) throw new TypeError(`\`${name}\` returns ${shown(answer)}, not ${answers.words}`);
+      return answers === nothing ? undefined : answer;
     } catch (error) {
       explain(describe(error));
       throw error;
@@ -33,10 +62,18 @@ export function hook(name, run) {
   };
 }
 
+function shown(value) {
+  try {
+    return JSON.stringify(value)?.slice(0, 100) ?? typeof value;
+  } catch {
+    return typeof value;
+  }
+}
+
 /** The exception and the author's own lines that it came through. */
 function describe(error) {
   if (!(error instanceof Error)) return `uncaught exception: ${String(error)}`;
-  const own = (error.stack ?? "").split("\n").filter((line) => line.includes("(/plugin."));
+  const own = (error.stack ?? "").split("\n").filter((line) => line.includes("(/plugin.")).slice(0, 10);
   return [`uncaught ${error.name}: ${error.message}`, ...own.map((line) => line.replace("(/plugin.", "(plugin."))].join("\n");
 }
 
