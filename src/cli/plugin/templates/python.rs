@@ -99,6 +99,7 @@ def on_episode_start(context: Context, instruction: str):
             name: "on_model_call",
             uses: &["Context", "note"],
             text: r#"
+
 # Say it in this turn.
 TURN = 3  # parameter
 

@@ -47,10 +47,3 @@ async fn typescript_passes_the_cases_of_rust() {
 async fn python_passes_the_cases_of_rust() {
     check(Language::Python, true).await;
 }
-
-#[test]
-fn one_point_needs_little() {
-    expect_test::expect![].assert_eq(&javascript::source("p", &[HookPoint::OnSubmit], false, false));
-    expect_test::expect![].assert_eq(&javascript::source("p", &[HookPoint::OnModelCall], true, true));
-    expect_test::expect![].assert_eq(&python::source("p", &[HookPoint::OnToolCall], true));
-}
