@@ -270,7 +270,7 @@ fn endless_constant_evaluation_hits_the_time_limit() {
         Err(ForgeError::TimedOut { seconds: 1.52, limit_s }),
         expect![[r#"
         the build was stopped after 1.5 s; the limit is 1.5 s
-        help: leave out endless constant evaluation, endless macros and very large types"#]],
+        help: leave out endless loops outside of functions, endless constant evaluation, endless macros and very large types"#]],
     );
     // Without the attribute the compiler says so itself.
     check(

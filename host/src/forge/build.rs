@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::store::Digest;
 
+use super::component;
 use super::componentize::{CONTRACT, componentize};
 use super::error::ForgeError;
 use super::kept::Kept;
@@ -119,6 +120,15 @@ impl Forge {
         Ok(self.toolset(language)?.tools().to_vec())
     }
 
+    /// Installs what builds `language` where that comes from pinned packages, and returns its folder;
+    /// none for a language whose compiler the machine has to have. Needs the network.
+    ///
+    /// # Errors
+    /// [`ForgeError::Toolchain`] names what is missing or failed.
+    pub fn install(&self, language: Language) -> Result<Option<PathBuf>, ForgeError> {
+        languages::install(language, &self.config)
+    }
+
     fn toolset(&self, language: Language) -> Result<Arc<dyn Toolset>, ForgeError> {
         // Two threads may look at once; what they prepare is the same.
         let lock = || self.found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -150,8 +160,11 @@ impl Forge {
         write_source(&source, &input)?;
         std::fs::create_dir(&output).map_err(|error| io("make", &output, error))?;
         let job = Job { source: &source, input: &input, output: &output, limits: self.config.limits() };
-        let Artifact::Core(core) = toolset.compile(&job)?;
-        let made = componentize(&core).map_err(|error| match error {
+        let made = match toolset.compile(&job)? {
+            Artifact::Core(core) => componentize(&core),
+            Artifact::Component(component) => component::inspect(component),
+        };
+        let made = made.map_err(|error| match error {
             ForgeError::NoExports { .. } => ForgeError::NoExports { help: source.language.exporting() },
             other => other,
         })?;

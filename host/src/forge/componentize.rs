@@ -46,10 +46,7 @@ pub struct Componentized {
 pub fn componentize(core: &[u8]) -> Result<Componentized, ForgeError> {
     let module = read(core)?;
     let mut resolve = Resolve::default();
-    let broken = |error| encode_error(error, "this is a fault of the forge, not of the plugin");
-    let contract = resolve.push_source("harness.wit", CONTRACT).map_err(broken)?;
-    let world = resolve.select_world(&[contract], Some("plugin")).map_err(broken)?;
-    let known = Known::new(&resolve, world);
+    let known = Known::read(&mut resolve)?;
 
     let exports = known.check_exports(&module.exports)?;
     let (capabilities, wasi) = known.check_imports(&module.imports)?;
@@ -135,7 +132,7 @@ fn read(core: &[u8]) -> Result<CoreModule, ForgeError> {
 }
 
 /// The interfaces of the contract's world.
-struct Known {
+pub(super) struct Known {
     imports: BTreeSet<String>,
     exports: BTreeSet<String>,
 }
@@ -149,6 +146,17 @@ struct WasiImport {
 }
 
 impl Known {
+    pub(super) fn contract() -> Result<Self, ForgeError> {
+        Self::read(&mut Resolve::default())
+    }
+
+    /// Reads the contract into `resolve`.
+    fn read(resolve: &mut Resolve) -> Result<Self, ForgeError> {
+        let contract = resolve.push_source("harness.wit", CONTRACT).map_err(broken)?;
+        let world = resolve.select_world(&[contract], Some("plugin")).map_err(broken)?;
+        Ok(Self::new(resolve, world))
+    }
+
     fn new(resolve: &Resolve, world: wit_parser::WorldId) -> Self {
         let world = &resolve.worlds[world];
         let names = |items: &mut dyn Iterator<Item = (&WorldKey, &WorldItem)>| {
@@ -160,6 +168,22 @@ impl Known {
                 .collect()
         };
         Self { imports: names(&mut world.imports.iter()), exports: names(&mut world.exports.iter()) }
+    }
+
+    /// The short name of `interface`, if the contract has it as an export.
+    pub(super) fn exported<'a>(&self, interface: &'a str) -> Option<&'a str> {
+        in_contract(interface).filter(|short| self.exports.contains(*short))
+    }
+
+    /// Whether `interface` is one of these of the contract.
+    pub(super) fn is_one_of(&self, interface: &str, names: &[&str]) -> bool {
+        in_contract(interface).is_some_and(|short| names.contains(&short))
+    }
+
+    /// The grants that these imports need, sorted.
+    pub(super) fn grants(&self, imports: &[(String, String)]) -> Result<Vec<String>, ForgeError> {
+        let (capabilities, _) = self.check_imports(imports)?;
+        Ok(capabilities.into_iter().filter(|name| name != WITHOUT_GRANT).collect())
     }
 
     /// The exported interfaces; other exports than the canonical ABI's own are refused.
@@ -240,6 +264,10 @@ fn world_text(
     }
     text.push_str("}\n");
     text
+}
+
+fn broken(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> ForgeError {
+    encode_error(error, "this is a fault of the forge, not of the plugin")
 }
 
 /// The chain of causes without its general beginning.

@@ -16,7 +16,8 @@ pub enum ForgeError {
     },
     #[error(
         "the build was stopped after {seconds:.1} s; the limit is {limit_s:.1} s\n\
-         help: leave out endless constant evaluation, endless macros and very large types"
+         help: leave out endless loops outside of functions, endless constant evaluation, endless macros \
+         and very large types"
     )]
     TimedOut { seconds: f64, limit_s: f64 },
     #[error(

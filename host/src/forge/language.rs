@@ -106,6 +106,8 @@ impl Language {
                 "define a function such as `on_model_call`, and write `TANDEM_EXPORT(on_model_call);` after it"
             }
             Self::Zig => "define a `pub fn` with the name of a point, such as `onModelCall`",
+            Self::JavaScript | Self::TypeScript => "export a function such as `onModelCall`",
+            Self::Python => "define a function such as `on_model_call`",
             _ => "define a function of the SDK's name for a point",
         }
     }

@@ -5,6 +5,7 @@
 //! component is put together in this process. Each language is a module of `languages`.
 
 mod build;
+mod component;
 mod componentize;
 mod diagnostics;
 mod error;

@@ -26,6 +26,7 @@ pub(super) struct Sandbox {
     memory: MemoryLimit,
     /// Most files that a process has open.
     open_files: u64,
+    fixed_random: bool,
 }
 
 /// What of a process the limit of memory counts.
@@ -71,6 +72,7 @@ impl Sandbox {
             limits,
             memory: MemoryLimit::AddressSpace,
             open_files: 256,
+            fixed_random: false,
         };
         // The loader and the C library.
         for dir in ["/lib", "/lib64"] {
@@ -84,7 +86,6 @@ impl Sandbox {
 
     /// Counts as memory only what a process can write to. V8, Go and wasmtime reserve gigabytes of
     /// address space that they never touch.
-    #[allow(dead_code)]
     pub fn reserves_address_space(&mut self) -> &mut Self {
         self.memory = MemoryLimit::Data;
         self
@@ -93,6 +94,14 @@ impl Sandbox {
     /// For a compiler that builds a whole library with many processes at once.
     pub fn many_open_files(&mut self) -> &mut Self {
         self.open_files = 8192;
+        self
+    }
+
+    /// Makes every random number that the program asks the kernel for a zero: for programs that put
+    /// seeds into what they write.
+    pub fn fixed_random(&mut self) -> &mut Self {
+        self.fixed_random = true;
+        self.mount(&["--dev-bind", "/dev/zero", "/dev/urandom"]);
         self
     }
 
@@ -156,6 +165,10 @@ impl Sandbox {
         for (name, value) in &self.environment {
             command.args(["--setenv", name, value]);
         }
+        let filter = if self.fixed_random { Some(without_getrandom(&self.bwrap)?) } else { None };
+        if filter.is_some() {
+            command.args(["--seccomp", &FILTER_FD.to_string()]);
+        }
         command.args(["--remount-ro", "/", "--chdir", dir, "--"]);
         command.arg("/forge/prlimit").arg(format!("--nproc={PROCESSES}")).args(program);
         command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -167,8 +180,21 @@ impl Sandbox {
             });
         }
         let (limits, memory, open_files) = (self.limits, self.memory, self.open_files);
-        // SAFETY: only setrlimit is called between fork and exec, which is safe there.
-        unsafe { command.pre_exec(move || set_limits(limits, memory, open_files)) };
+        let filter_fd = filter.as_ref().map(std::os::fd::AsRawFd::as_raw_fd);
+        let prepare = move || {
+            // SAFETY: both only change descriptors of this child. What is at 10 outlives exec.
+            let kept = match filter_fd {
+                Some(FILTER_FD) => unsafe { libc::fcntl(FILTER_FD, libc::F_SETFD, 0) },
+                Some(fd) => unsafe { libc::dup2(fd, FILTER_FD) },
+                None => 0,
+            };
+            if kept < 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            set_limits(limits, memory, open_files)
+        };
+        // SAFETY: only fcntl, dup2 and setrlimit are called between fork and exec, which is safe there.
+        unsafe { command.pre_exec(prepare) };
 
         let start = Instant::now();
         let mut child = command.spawn().map_err(|error| ForgeError::Toolchain {
@@ -201,6 +227,38 @@ impl Sandbox {
             pause = (pause * 2).min(Duration::from_millis(10));
         }
     }
+}
+
+/// The descriptor on which bubblewrap reads the filter of system calls.
+const FILTER_FD: i32 = 10;
+
+/// A filter under which the kernel has no `getrandom`, as before Linux 3.17: libraries read
+/// `/dev/urandom` instead. Classic BPF over `struct seccomp_data` (seccomp(2)).
+fn without_getrandom(bwrap: &Path) -> Result<std::fs::File, ForgeError> {
+    use std::io::{Seek as _, Write as _};
+    // Of <linux/audit.h>; the number of the call is at 0, the architecture at 4.
+    let architecture: u32 = if cfg!(target_arch = "aarch64") { 0xC000_00B7 } else { 0xC000_003E };
+    let (load, equal, answer) = (0x20, 0x15, 0x06);
+    let program: [(u16, u8, u8, u32); 6] = [
+        (load, 0, 0, 4),
+        (equal, 0, 3, architecture),
+        (load, 0, 0, 0),
+        (equal, 0, 1, u32::try_from(libc::SYS_getrandom).unwrap_or(u32::MAX)),
+        (answer, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs()),
+        (answer, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let mut bytes = Vec::new();
+    for (code, yes, no, value) in program {
+        bytes.extend(code.to_ne_bytes());
+        bytes.extend([yes, no]);
+        bytes.extend(value.to_ne_bytes());
+    }
+    let written = tempfile::tempfile().and_then(|mut file| {
+        file.write_all(&bytes)?;
+        file.rewind()?;
+        Ok(file)
+    });
+    written.map_err(|error| super::source::io("write the filter of system calls for", bwrap, error))
 }
 
 /// Whether a process ended by `signal`. Bubblewrap reports its child's as 128 + signal.
@@ -336,6 +394,15 @@ mod tests {
             text.contains("fork: retry: Resource temporarily unavailable") && !text.contains("survived"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn random_numbers_are_fixed_where_they_would_end_up_in_the_output() {
+        let script = "head -c 4 /dev/urandom | od -An -tx1; mktemp -u XXXXXXXX";
+        let run = || run(script, LIMITS, |sandbox| _ = sandbox.fixed_random()).0;
+        let first = run();
+        assert!(first.starts_with(" 00 00 00 00\n"), "{first}");
+        assert_eq!(run(), first);
     }
 
     #[test]

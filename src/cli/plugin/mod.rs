@@ -7,6 +7,8 @@ mod new;
 mod run;
 mod source;
 mod template;
+#[allow(dead_code)]
+mod templates;
 mod test;
 mod watch;
 

@@ -1,7 +1,10 @@
 //! What does the forge ask of a language? Each module answers for one compiler.
 
+mod javascript;
 mod native;
+mod python;
 mod rust;
+mod script;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,6 +42,8 @@ pub(super) struct Job<'a> {
 pub(super) enum Artifact {
     /// A core module after the canonical ABI; the forge makes the component.
     Core(Vec<u8>),
+    /// A whole component.
+    Component(Vec<u8>),
 }
 
 /// Finds the compiler of `language`, and prepares once what it needs.
@@ -51,6 +56,10 @@ pub(super) fn find(language: Language, config: &ForgeConfig) -> Result<Arc<dyn T
         Language::C | Language::Cpp | Language::Zig => {
             Ok(Arc::new(native::NativeTools::find(language, config)?))
         }
+        Language::JavaScript | Language::TypeScript => {
+            Ok(Arc::new(javascript::JavaScriptTools::find(config)?))
+        }
+        Language::Python => Ok(Arc::new(python::PythonTools::find(config)?)),
         other => Err(ForgeError::Toolchain {
             what: format!("this forge has no compiler for {other}"),
             help: "build a component with that language's own tools and hand it over".into(),
@@ -58,8 +67,20 @@ pub(super) fn find(language: Language, config: &ForgeConfig) -> Result<Arc<dyn T
     }
 }
 
+/// Installs what builds `language`, from pinned packages, into a folder of `config.tools_dir`; the
+/// folder, or none where nothing of ours is to be installed. Needs the network.
+///
+/// # Errors
+/// [`ForgeError::Toolchain`] names what is missing or failed.
+pub(super) fn install(language: Language, config: &ForgeConfig) -> Result<Option<PathBuf>, ForgeError> {
+    match language {
+        Language::JavaScript | Language::TypeScript => javascript::install(config).map(Some),
+        Language::Python => python::install(config).map(Some),
+        _ => Ok(None),
+    }
+}
+
 /// The program `name` in `PATH`.
-#[allow(dead_code)]
 pub(super) fn in_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())

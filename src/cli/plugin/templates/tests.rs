@@ -1,0 +1,49 @@
+//! Do the templates pass the cases of `tandem plugin new`?
+
+use tandem_host::cases;
+use tandem_host::forge::{Forge, ForgeConfig, Language, Source};
+use tandem_host::plugin::HookPoint;
+
+use super::super::template::Wanted;
+use super::super::test::{Tested, test};
+use super::{javascript, python};
+use crate::cli::setup;
+
+/// Builds a plugin with every point and runs the cases that Rust's has.
+async fn check(language: Language, settings_schema: bool) {
+    let points = HookPoint::ALL.to_vec();
+    let wanted = Wanted { name: "every-point".into(), points: points.clone(), settings_schema };
+    let text = match language {
+        Language::Python => python::source(&wanted.name, &points, settings_schema),
+        other => javascript::source(&wanted.name, &points, settings_schema, other == Language::TypeScript),
+    };
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join(cases::FILE), wanted.cases()).unwrap();
+
+    let forge = Forge::new(ForgeConfig::new(dir.path().join("forge"))).unwrap();
+    if forge.tools(language).is_err() {
+        forge.install(language).unwrap_or_else(|error| panic!("{error}"));
+    }
+    let source = Source::File { name: language.file_name("plugin"), text: text.clone() };
+    let built = forge.build(&source).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let (engine, admission) = (setup::engine().unwrap(), setup::admission().unwrap());
+    match test(dir.path(), Some(built.component), &engine, &admission).await.unwrap() {
+        Tested::Refused(refusal) => panic!("{}\n{text}", refusal.text()),
+        Tested::Ran(report) => assert_eq!(report.failed(), 0, "{report}\n{text}"),
+    }
+}
+
+#[tokio::test]
+async fn javascript_passes_the_cases_of_rust() {
+    check(Language::JavaScript, false).await;
+}
+
+#[tokio::test]
+async fn typescript_passes_the_cases_of_rust() {
+    check(Language::TypeScript, true).await;
+}
+
+#[tokio::test]
+async fn python_passes_the_cases_of_rust() {
+    check(Language::Python, true).await;
+}
