@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tandem/target
 RUN ?= runs/quickstart
 DEVICE ?= cpu
 
-.PHONY: help setup build cuda weights quickstart warmup test test-teacher-live deny advisories bench-host
+.PHONY: help setup go-tools build cuda weights quickstart warmup test test-teacher-live deny advisories bench-host
 
 help:
 	@echo 'make quickstart   run a small campaign from fetched weights to a report and a pair'
@@ -61,13 +61,17 @@ bench-host: setup
 	$(BENCH)/release/tandem-bench guests $(BENCH)/guests
 	$(BENCH)/release/tandem-bench run $(BENCH)/guests $(BENCH)/release/extism-contender docs/benchmarks.md
 
+# The toolchain of Go plugins; the tests build some.
+go-tools:
+	@scripts/go_tools.sh
+
 deny:
 	@scripts/deny.sh policy
 
 advisories:
 	@scripts/deny.sh advisories
 
-test: weights deny
+test: weights deny go-tools
 	cargo fmt --all --check
 	cargo fmt --all --check --manifest-path plugins/Cargo.toml
 	cargo fmt --all --check --manifest-path host/bench/Cargo.toml
