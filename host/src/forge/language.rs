@@ -99,6 +99,7 @@ impl Language {
             Self::Rust => {
                 "implement a trait such as `OnModelCall` and name the type in `export_on_model_call!(Plugin);`"
             }
+            Self::Go => "define a function such as `func OnModelCall(ctx tandem.Context) tandem.NoteOrStop`",
             _ => "define a function of the SDK's name for a point",
         }
     }

@@ -24,6 +24,7 @@ pub(super) struct Sandbox {
     environment: Vec<(String, String)>,
     limits: Limits,
     memory: MemoryLimit,
+    output: bool,
 }
 
 /// What of a process the limit of memory counts.
@@ -55,6 +56,8 @@ pub(super) struct Limits {
 pub(super) struct Ended {
     pub status: ExitStatus,
     pub stderr: Vec<u8>,
+    /// Empty unless it is kept.
+    pub stdout: Vec<u8>,
     pub seconds: f64,
     /// Stopped at the limit of wall or CPU time.
     pub timed_out: bool,
@@ -68,6 +71,7 @@ impl Sandbox {
             environment: Vec::new(),
             limits,
             memory: MemoryLimit::AddressSpace,
+            output: false,
         };
         // The loader and the C library.
         for dir in ["/lib", "/lib64"] {
@@ -81,9 +85,14 @@ impl Sandbox {
 
     /// Counts as memory only what a process can write to. V8, Go and wasmtime reserve gigabytes of
     /// address space that they never touch.
-    #[allow(dead_code)]
     pub fn reserves_address_space(&mut self) -> &mut Self {
         self.memory = MemoryLimit::Data;
+        self
+    }
+
+    /// Keeps standard output too.
+    pub fn keeps_output(&mut self) -> &mut Self {
+        self.output = true;
         self
     }
 
@@ -143,7 +152,8 @@ impl Sandbox {
         }
         command.args(["--remount-ro", "/", "--chdir", dir, "--"]);
         command.arg("/forge/prlimit").arg(format!("--nproc={PROCESSES}")).args(program);
-        command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let stdout = if self.output { Stdio::piped() } else { Stdio::null() };
+        command.env_clear().stdin(Stdio::null()).stdout(stdout).stderr(Stdio::piped());
 
         if !Path::new(PRLIMIT).is_file() {
             return Err(ForgeError::Toolchain {
@@ -160,13 +170,13 @@ impl Sandbox {
             what: format!("bubblewrap (`{}`) cannot be started: {error}", self.bwrap.display()),
             help: "apt-get install bubblewrap".into(),
         })?;
-        let stderr = drain(child.stderr.take());
+        let (stderr, stdout) = (drain(child.stderr.take()), drain(child.stdout.take()));
         let (status, killed) = self.wait(&mut child, start)?;
         let seconds = start.elapsed().as_secs_f64();
         // The pipe closes with the last process of the name space, and that one is gone.
-        let stderr = stderr.join().unwrap_or_default();
+        let (stderr, stdout) = (stderr.join().unwrap_or_default(), stdout.join().unwrap_or_default());
         let timed_out = killed || ended_by(&status, libc::SIGXCPU);
-        Ok(Ended { status, stderr, seconds, timed_out })
+        Ok(Ended { status, stderr, stdout, seconds, timed_out })
     }
 
     /// Waits; kills the whole process name space at the time limit: bubblewrap

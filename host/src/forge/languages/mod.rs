@@ -1,5 +1,6 @@
 //! What does the forge ask of a language? Each module answers for one compiler.
 
+mod go;
 mod rust;
 
 use std::path::{Path, PathBuf};
@@ -47,6 +48,7 @@ pub(super) enum Artifact {
 pub(super) fn find(language: Language, config: &ForgeConfig) -> Result<Arc<dyn Toolset>, ForgeError> {
     match language {
         Language::Rust => Ok(Arc::new(rust::RustTools::find(config)?)),
+        Language::Go => Ok(Arc::new(go::GoTools::find(config)?)),
         other => Err(ForgeError::Toolchain {
             what: format!("this forge has no compiler for {other}"),
             help: "build a component with that language's own tools and hand it over".into(),
@@ -55,7 +57,6 @@ pub(super) fn find(language: Language, config: &ForgeConfig) -> Result<Arc<dyn T
 }
 
 /// The program `name` in `PATH`.
-#[allow(dead_code)]
 pub(super) fn in_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
