@@ -81,11 +81,7 @@ deny:
 advisories:
 	@scripts/deny.sh advisories
 
-# What builds plugins in C, C++ and Zig; nothing that is there already.
-zig-tools:
-	@scripts/zig_tools.sh
-
-test: weights deny zig-tools
+test: weights deny plugin-tools
 	@scripts/test_tools.sh
 	cargo fmt --all --check
 	cargo fmt --all --check --manifest-path plugins/Cargo.toml

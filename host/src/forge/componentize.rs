@@ -12,6 +12,7 @@ use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::{Resolve, WorldItem, WorldKey};
 
 use super::error::ForgeError;
+use super::preview1;
 
 /// The contract.
 pub(super) const CONTRACT: &str = include_str!("../../../wit/harness.wit");
@@ -20,7 +21,7 @@ const WITHOUT_GRANT: &str = "failure";
 /// Its package, with what stands between the package's name and its version.
 const PACKAGE: (&str, &str) = ("tandem:harness/", "@0.1.0");
 /// WASI 0.2, in the order of their dependencies. `@0.2.0` stands for the version that a module names.
-const WASI: [(&str, &str); 4] = [
+pub(super) const WASI: [(&str, &str); 4] = [
     ("io", include_str!("wasi/io.wit")),
     ("clocks", include_str!("wasi/clocks.wit")),
     ("random", include_str!("wasi/random.wit")),
@@ -50,6 +51,7 @@ pub fn componentize(core: &[u8]) -> Result<Componentized, ForgeError> {
 
     let exports = known.check_exports(&module.exports)?;
     let (capabilities, wasi) = known.check_imports(&module.imports)?;
+    let adapted = module.imports.iter().any(|(module, _)| module == preview1::MODULE);
 
     let versions: BTreeSet<&str> = wasi.iter().map(|import| import.version.as_str()).collect();
     for version in versions {
@@ -66,11 +68,14 @@ pub fn componentize(core: &[u8]) -> Result<Componentized, ForgeError> {
     embed_component_metadata(&mut bytes, &resolve, world, StringEncoding::UTF8).map_err(broken)?;
     let misfit =
         "export each interface with all of its functions, with the types of the contract; the SDK does that";
-    let component = ComponentEncoder::default()
+    let mut encoder = ComponentEncoder::default()
         .validate(true)
         .module(&bytes)
-        .and_then(|mut encoder| encoder.encode())
         .map_err(|error| encode_error(error, misfit))?;
+    if adapted {
+        encoder = encoder.adapter(preview1::MODULE, &preview1::adapter()?).map_err(broken)?;
+    }
+    let component = encoder.encode().map_err(|error| encode_error(error, misfit))?;
     Ok(Componentized {
         component,
         exports: exports.into_iter().collect(),
@@ -218,11 +223,14 @@ impl Known {
         imports: &[(String, String)],
     ) -> Result<(BTreeSet<String>, BTreeSet<WasiImport>), ForgeError> {
         let (mut capabilities, mut wasi) = (BTreeSet::new(), BTreeSet::new());
+        let adapter = read(preview1::ADAPTER)?;
         for (module, function) in imports {
             if let Some(short) = in_contract(module).filter(|short| self.imports.contains(*short)) {
                 capabilities.insert(short.to_owned());
             } else if let Some(import) = in_wasi(module) {
                 wasi.insert(import);
+            } else if module == preview1::MODULE && adapter.exports.contains(function) {
+                // The adapter brings what these need.
             } else {
                 return Err(ForgeError::Import { module: module.clone(), function: function.clone() });
             }
@@ -266,7 +274,8 @@ fn world_text(
     text
 }
 
-fn broken(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> ForgeError {
+/// An error over what the forge itself has put together.
+pub(super) fn broken(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> ForgeError {
     encode_error(error, "this is a fault of the forge, not of the plugin")
 }
 

@@ -108,7 +108,7 @@ impl Language {
             Self::Zig => "define a `pub fn` with the name of a point, such as `onModelCall`",
             Self::JavaScript | Self::TypeScript => "export a function such as `onModelCall`",
             Self::Python => "define a function such as `on_model_call`",
-            _ => "define a function of the SDK's name for a point",
+            Self::Go => "define a function such as `func OnModelCall(ctx tandem.Context) tandem.NoteOrStop`",
         }
     }
 

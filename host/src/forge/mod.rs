@@ -13,6 +13,7 @@ mod files;
 mod kept;
 mod language;
 mod languages;
+mod preview1;
 mod provenance;
 mod sandbox;
 mod source;

@@ -27,6 +27,7 @@ pub(super) struct Sandbox {
     /// Most files that a process has open.
     open_files: u64,
     fixed_random: bool,
+    output: bool,
 }
 
 /// What of a process the limit of memory counts.
@@ -58,6 +59,8 @@ pub(super) struct Limits {
 pub(super) struct Ended {
     pub status: ExitStatus,
     pub stderr: Vec<u8>,
+    /// Empty unless it is kept.
+    pub stdout: Vec<u8>,
     pub seconds: f64,
     /// Stopped at the limit of wall or CPU time.
     pub timed_out: bool,
@@ -73,6 +76,7 @@ impl Sandbox {
             memory: MemoryLimit::AddressSpace,
             open_files: 256,
             fixed_random: false,
+            output: false,
         };
         // The loader and the C library.
         for dir in ["/lib", "/lib64"] {
@@ -105,10 +109,9 @@ impl Sandbox {
         self
     }
 
-    /// Shows the processes of the sandbox, and nothing else of `/proc`.
-    #[allow(dead_code)]
-    pub fn proc(&mut self) -> &mut Self {
-        self.mount(&["--proc", "/proc"]);
+    /// Keeps standard output too.
+    pub fn keeps_output(&mut self) -> &mut Self {
+        self.output = true;
         self
     }
 
@@ -171,7 +174,8 @@ impl Sandbox {
         }
         command.args(["--remount-ro", "/", "--chdir", dir, "--"]);
         command.arg("/forge/prlimit").arg(format!("--nproc={PROCESSES}")).args(program);
-        command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let stdout = if self.output { Stdio::piped() } else { Stdio::null() };
+        command.env_clear().stdin(Stdio::null()).stdout(stdout).stderr(Stdio::piped());
 
         if !Path::new(PRLIMIT).is_file() {
             return Err(ForgeError::Toolchain {
@@ -201,13 +205,13 @@ impl Sandbox {
             what: format!("bubblewrap (`{}`) cannot be started: {error}", self.bwrap.display()),
             help: "apt-get install bubblewrap".into(),
         })?;
-        let stderr = drain(child.stderr.take());
+        let (stderr, stdout) = (drain(child.stderr.take()), drain(child.stdout.take()));
         let (status, killed) = self.wait(&mut child, start)?;
         let seconds = start.elapsed().as_secs_f64();
         // The pipe closes with the last process of the name space, and that one is gone.
-        let stderr = stderr.join().unwrap_or_default();
+        let (stderr, stdout) = (stderr.join().unwrap_or_default(), stdout.join().unwrap_or_default());
         let timed_out = killed || ended_by(&status, libc::SIGXCPU);
-        Ok(Ended { status, stderr, seconds, timed_out })
+        Ok(Ended { status, stderr, stdout, seconds, timed_out })
     }
 
     /// Waits; kills the whole process name space at the time limit: bubblewrap

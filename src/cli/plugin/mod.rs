@@ -7,9 +7,9 @@ mod new;
 mod run;
 mod source;
 mod template;
-#[allow(dead_code)]
 mod templates;
 mod test;
+mod tools;
 mod watch;
 
 use std::fs;
@@ -32,6 +32,8 @@ pub enum PluginCommand {
     Run(run::RunArguments),
     /// Build a plugin and run the cases beside it.
     Test(test::TestArguments),
+    /// Show what builds each language here, or install it.
+    Tools(tools::ToolsArguments),
     /// Build, check and test a plugin at every save, until Ctrl-C.
     Watch(watch::WatchArguments),
     /// Show what is in a component, and what it would be allowed.
@@ -47,6 +49,7 @@ pub async fn run(command: PluginCommand) -> Result<Exit> {
         PluginCommand::Check(arguments) => check::run(arguments).await,
         PluginCommand::Run(arguments) => run::run(arguments).await,
         PluginCommand::Test(arguments) => test::run(arguments).await,
+        PluginCommand::Tools(arguments) => tools::run(arguments).await,
         PluginCommand::Watch(arguments) => watch::run(arguments).await,
         PluginCommand::Inspect(arguments) => inspect::run(arguments).await,
         PluginCommand::Diff(arguments) => diff::run(arguments).await,

@@ -11,6 +11,7 @@ use tandem_host::plugin::HookPoint;
 
 use super::source;
 use super::template::Wanted;
+use super::templates;
 use crate::cli::Exit;
 
 /// The export that is no point: admission asks it for the schema of the settings.
@@ -20,7 +21,7 @@ const SETTINGS_SCHEMA: &str = "settings-schema";
 pub struct NewArguments {
     /// The plugin's name: letters a to z, digits and `-`.
     name: String,
-    /// The language of its source; `rust` is the one that the forge builds.
+    /// The language of its source: rust, javascript, typescript, python, c, cpp, zig or go.
     #[arg(long, default_value = "rust")]
     lang: String,
     /// What it exports: hook points, `tools`, `settings-schema`.
@@ -32,15 +33,16 @@ pub struct NewArguments {
 }
 
 pub fn run(arguments: NewArguments) -> Result<Exit> {
-    if !["rust", "rs"].contains(&arguments.lang.to_lowercase().as_str()) {
+    let Some(language) = Language::named(&arguments.lang) else {
         bail!(
-            "the forge builds Rust, not `{}`\nhelp: build a component for the contract in `wit/` with that language's own tools, then hand it over: `tandem plugin check FILE.wasm`, `tandem plugin test FOLDER --component FILE.wasm`, `tandem harness add NAME FILE.wasm`",
+            "the forge builds {}, not `{}`\nhelp: build a component for the contract in `wit/` with that language's own tools, then hand it over: `tandem plugin check FILE.wasm`, `tandem plugin test FOLDER --component FILE.wasm`, `tandem harness add NAME FILE.wasm`",
+            Language::names(),
             arguments.lang
         );
-    }
+    };
     let wanted = wanted(&arguments)?;
     let dir = arguments.dir.unwrap_or_else(|| PathBuf::from(&wanted.name));
-    let source_name = Language::Rust.file_name(source::STEM);
+    let file = language.file_name(source::STEM);
     let files = [
         (source_name.as_str(), wanted.rust()),
         (cases::FILE, wanted.cases()),

@@ -29,7 +29,7 @@ pub struct Wanted {
 
 impl Wanted {
     /// The capabilities that the plugin uses, which its cases grant.
-    fn grants(&self) -> Vec<&'static str> {
+    pub fn grants(&self) -> Vec<&'static str> {
         let mut grants = Vec::new();
         if self.points.contains(&HookPoint::Observe) {
             grants.push("log");
@@ -99,7 +99,7 @@ impl Wanted {
     }
 
     /// What the folder is and what to do next.
-    pub fn readme(&self) -> String {
+    pub fn readme(&self, source: &str) -> String {
         let mut text = format!("# {}\n\nSay here what it does and why.\n\n", self.name);
         text += "| export | what it does until you change it |\n|---|---|\n";
         for part in self.points.iter().map(|point| part(*point)) {
@@ -109,7 +109,7 @@ impl Wanted {
             text += "| `settings-schema` | takes one setting, `quiet`, which silences everything |\n";
         }
         text += &format!(
-            "\nIts entry in a harness manifest grants `{}`. `plugin.rs` is the source, `cases.toml` says what it does.\n",
+            "\nIts entry in a harness manifest grants `{}`. `{source}` is the source, `cases.toml` says what it does.\n",
             self.grants_toml()
         );
         text += &format!(

@@ -1,5 +1,6 @@
 //! What does the forge ask of a language? Each module answers for one compiler.
 
+mod go;
 mod javascript;
 mod native;
 mod python;
@@ -60,10 +61,7 @@ pub(super) fn find(language: Language, config: &ForgeConfig) -> Result<Arc<dyn T
             Ok(Arc::new(javascript::JavaScriptTools::find(config)?))
         }
         Language::Python => Ok(Arc::new(python::PythonTools::find(config)?)),
-        other => Err(ForgeError::Toolchain {
-            what: format!("this forge has no compiler for {other}"),
-            help: "build a component with that language's own tools and hand it over".into(),
-        }),
+        Language::Go => Ok(Arc::new(go::GoTools::find(config)?)),
     }
 }
 
@@ -76,7 +74,9 @@ pub(super) fn install(language: Language, config: &ForgeConfig) -> Result<Option
     match language {
         Language::JavaScript | Language::TypeScript => javascript::install(config).map(Some),
         Language::Python => python::install(config).map(Some),
-        _ => Ok(None),
+        Language::C | Language::Cpp | Language::Zig => native::install(config).map(Some),
+        Language::Go => go::install(config).map(Some),
+        Language::Rust => Ok(None),
     }
 }
 

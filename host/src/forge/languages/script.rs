@@ -111,6 +111,22 @@ pub(super) const PIP: [&str; 9] = [
     "--no-compile",
 ];
 
+/// Installs the wheels of `files`, a file `requirements.txt` with hashes, into the folder `name` of the tools.
+pub(super) fn install_wheels(tools: &Path, name: &str, files: Files) -> Result<PathBuf, ForgeError> {
+    install(tools, name, files, |dir| {
+        let pip = [&PIP[..], &["--target", ".", "-r", "requirements.txt"]].concat();
+        step(dir, Path::new("python3"), &pip)
+    })
+}
+
+/// Whether the folder `name` of the tools was installed from these `files`.
+pub(super) fn is_installed(tools: &Path, name: &str, files: Files) -> bool {
+    let same = |(file, text): &(&str, &str)| {
+        std::fs::read_to_string(tools.join(name).join(file)).is_ok_and(|found| found == *text)
+    };
+    files.iter().all(same)
+}
+
 /// What a script wrote.
 #[derive(Deserialize)]
 struct Found {

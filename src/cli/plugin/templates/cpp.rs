@@ -3,7 +3,8 @@
 use tandem_host::plugin::HookPoint;
 
 /// Between the comment at the head and the first part.
-pub const USES: &str = "#include \"tandem.hpp\"\n\nusing std::optional;\nusing std::string;\nusing std::string_view;\n";
+pub const USES: &str =
+    "#include \"tandem.hpp\"\n\nusing std::optional;\nusing std::string;\nusing std::string_view;\n";
 
 /// `settings-schema`, and what the other parts ask.
 pub const SETTINGS: &str = r##"

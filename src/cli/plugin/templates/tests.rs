@@ -6,17 +6,13 @@ use tandem_host::plugin::HookPoint;
 
 use super::super::template::Wanted;
 use super::super::test::{Tested, test};
-use super::{javascript, python};
 use crate::cli::setup;
 
 /// Builds a plugin with every point and runs the cases that Rust's has.
 async fn check(language: Language, settings_schema: bool) {
     let points = HookPoint::ALL.to_vec();
     let wanted = Wanted { name: "every-point".into(), points: points.clone(), settings_schema };
-    let text = match language {
-        Language::Python => python::source(&wanted.name, &points, settings_schema),
-        other => javascript::source(&wanted.name, &points, settings_schema, other == Language::TypeScript),
-    };
+    let text = super::source(&wanted, language);
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join(cases::FILE), wanted.cases()).unwrap();
 
@@ -46,4 +42,24 @@ async fn typescript_passes_the_cases_of_rust() {
 #[tokio::test]
 async fn python_passes_the_cases_of_rust() {
     check(Language::Python, true).await;
+}
+
+#[tokio::test]
+async fn c_passes_the_cases_of_rust() {
+    check(Language::C, true).await;
+}
+
+#[tokio::test]
+async fn cpp_passes_the_cases_of_rust() {
+    check(Language::Cpp, true).await;
+}
+
+#[tokio::test]
+async fn zig_passes_the_cases_of_rust() {
+    check(Language::Zig, true).await;
+}
+
+#[tokio::test]
+async fn go_passes_the_cases_of_rust() {
+    check(Language::Go, true).await;
 }

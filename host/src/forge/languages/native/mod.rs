@@ -55,6 +55,11 @@ impl NativeTools {
     }
 }
 
+/// Installs the compiler of all three.
+pub(super) fn install(config: &ForgeConfig) -> Result<PathBuf, ForgeError> {
+    Toolchain::install(config)
+}
+
 impl Toolset for NativeTools {
     fn tools(&self) -> &[Tool] {
         &self.tools

@@ -5,11 +5,15 @@ use std::path::{Path, PathBuf};
 use crate::forge::build::ForgeConfig;
 use crate::forge::error::ForgeError;
 use crate::forge::language::Language;
+use crate::forge::languages::script;
 use crate::forge::sandbox::{Limits, Sandbox};
 use crate::forge::source::io;
 
 /// The version that is built with, and no other: `plugins/sdk-zig/requirements.txt` pins it.
 pub(super) const VERSION: &str = "0.17.1";
+
+const REQUIREMENTS: script::Files =
+    &[("requirements.txt", include_str!("../../../../../plugins/sdk-zig/requirements.txt"))];
 
 /// The compiler in the sandbox.
 pub(super) const ZIG: &str = "/zig/zig";
@@ -24,8 +28,10 @@ pub(super) struct Toolchain {
 impl Toolchain {
     /// Looks in the folder into which `tandem plugin tools zig` installs; C and C++ use the same.
     pub fn find(language: Language, config: &ForgeConfig) -> Result<Self, ForgeError> {
-        let dir = config.tools_dir.join("zig").join(VERSION);
-        if !dir.join("zig").is_file() || !dir.join("lib/std").is_dir() {
+        let dir = config.tools_dir.join("zig/ziglang");
+        let whole =
+            script::is_installed(&config.tools_dir, "zig", REQUIREMENTS) && dir.join("lib/std").is_dir();
+        if !whole || !dir.join("zig").is_file() {
             return Err(ForgeError::Toolchain {
                 what: format!(
                     "the compiler of {language} (Zig {VERSION}, with its clang) is not in `{}`",
@@ -35,6 +41,17 @@ impl Toolchain {
             });
         }
         Ok(Self { dir, bwrap: config.bwrap.clone() })
+    }
+
+    /// Installs the wheel that has it.
+    pub fn install(config: &ForgeConfig) -> Result<PathBuf, ForgeError> {
+        let dir = script::install_wheels(&config.tools_dir, "zig", REQUIREMENTS)?;
+        // The wheel leaves it to its own start script to make the program one.
+        let program = dir.join("ziglang/zig");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, mode)
+            .map_err(|error| io("change the mode of", &program, error))?;
+        Ok(dir)
     }
 
     /// What its output depends on: the program, and the sources and headers that it reads itself.

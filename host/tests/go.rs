@@ -1,0 +1,370 @@
+//! Go plugins: what comes out of the forge, what an author reads when nothing does, what hostile
+//! source gets, and how the language's own runtime behaves in a plugin.
+
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+use expect_test::{Expect, expect};
+use serde_json::{Map, Value, json};
+use tandem_host::forge::{Built, Forge, ForgeConfig, ForgeError, Source};
+use tandem_host::plugin::{
+    AdmissionOptions, Engine, Grants, HookPoint, Instance, InstanceConfig, NoWorkspace, PluginLimits,
+    RunPoint, admit, call_json, run_point,
+};
+
+/// What was compiled of Go itself is kept between test runs, as in use.
+fn config() -> ForgeConfig {
+    ForgeConfig::new(Path::new(env!("CARGO_TARGET_TMPDIR")).join("forge"))
+}
+
+fn forge() -> &'static Forge {
+    static FORGE: LazyLock<Forge> = LazyLock::new(|| Forge::new(config()).unwrap_or_else(|e| panic!("{e}")));
+    &FORGE
+}
+
+const GOOD: &str = r#"package plugin
+
+import (
+	"fmt"
+
+	"tandem"
+)
+
+func OnModelCall(ctx tandem.Context) tandem.NoteOrStop {
+	if ctx.Turn != 3 {
+		return nil
+	}
+	return tandem.Note(fmt.Sprintf("turn %d", ctx.Turn))
+}
+"#;
+
+fn build(text: &str) -> Result<Built, ForgeError> {
+    forge().build(&Source::File { name: "guard.go".into(), text: text.into() })
+}
+
+fn built(text: &str) -> Built {
+    build(text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// What an author sees of a build.
+fn check(text: &str, expected: Expect) {
+    match build(text) {
+        Ok(built) => expected.assert_eq(&format!("exports {:?}, grants {:?}", built.exports, built.grants)),
+        Err(error) => expected.assert_eq(&error.to_string()),
+    }
+}
+
+#[test]
+fn a_plugin_exports_what_it_defines_and_imports_what_it_uses() {
+    check(GOOD, expect![[r#"exports ["on-model-call"], grants []"#]]);
+    let text = r#"package main
+
+import (
+	"tandem"
+	"tandem/log"
+	"tandem/workspace"
+)
+
+func main() {}
+
+func OnLimit(ctx tandem.Context, limit tandem.Limit, workTree tandem.PatchCandidate) bool {
+	log.Info("x")
+	_, err := workspace.Diff()
+	return err == nil
+}
+
+func Observe(ctx tandem.Context, name, payload string) {}
+"#;
+    check(text, expect![[r#"exports ["observe", "on-limit"], grants ["log", "workspace-read"]"#]]);
+    check(
+        &std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/plugins/go/plugin.go"))
+            .unwrap(),
+        expect![[r#"exports ["on-tool-call", "on-tool-result", "tools"], grants ["workspace-read"]"#]],
+    );
+}
+
+#[test]
+fn the_same_source_gives_the_same_bytes() {
+    let first = built(GOOD);
+    let names: Vec<_> = first.provenance.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["go", "go packages", "tandem for Go"]);
+    assert!(first.provenance.tools[0].version.starts_with("go1."), "{}", first.provenance.tools[0].version);
+
+    // The same compiled packages, without the components that were kept.
+    let fresh = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(config().cache_dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_owned();
+        if name.to_string_lossy().starts_with("go-") {
+            std::os::unix::fs::symlink(&path, fresh.path().join(name)).unwrap();
+        }
+    }
+    let other = Forge::new(ForgeConfig::new(fresh.path())).unwrap_or_else(|error| panic!("{error}"));
+    let source = Source::File { name: "other.go".into(), text: GOOD.into() };
+    let anew = other.build(&source).unwrap_or_else(|error| panic!("{error}"));
+    assert!(!anew.reused && anew.component == first.component);
+}
+
+#[test]
+fn an_error_is_shown_with_its_place() {
+    check(&GOOD.replace("ctx.Turn != 3", "ctx.Turns != \"3\""), expect![[""]]);
+    check(&GOOD.replace("\t\treturn nil\n", "\t\tx := 1\n\t\treturn nul\n"), expect![[""]]);
+    check(&GOOD.replace("func OnModelCall", "func OnModelCall("), expect![[""]]);
+    check("", expect![[""]]);
+}
+
+#[test]
+fn a_function_that_is_no_point_or_has_another_type_is_named() {
+    check(&GOOD.replace("tandem.NoteOrStop {", "tandem.RewriteOrRefuse {"), expect![[""]]);
+    check(
+        &GOOD.replace("(ctx tandem.Context) tandem.NoteOrStop", "(ctx *tandem.Context) tandem.NoteOrStop"),
+        expect![[""]],
+    );
+    check(&GOOD.replace("OnModelCall", "OnModelcall"), expect![[""]]);
+    check(&GOOD.replace("OnModelCall", "onModelCall"), expect![[""]]);
+}
+
+#[test]
+fn what_a_plugin_does_not_have_is_named() {
+    check("package plugin\n\nimport \"net/http\"\n\nvar _ = http.Get\n", expect![[""]]);
+    check("package plugin\n\nimport \"os/exec\"\n\nvar _ = exec.Command\n", expect![[""]]);
+    check("package plugin\n\nimport \"github.com/pkg/errors\"\n\nvar _ = errors.New\n", expect![[""]]);
+}
+
+#[test]
+fn hostile_source_gets_nothing_of_this_machine() {
+    // C, and what it would tell the linker.
+    check(
+        "package plugin\n\n// #cgo LDFLAGS: -L/etc\n// #include \"/etc/passwd\"\nimport \"C\"\n",
+        expect![[""]],
+    );
+    check("package plugin\n\n//go:cgo_ldflag \"/etc/passwd\"\nfunc f() {}\n", expect![[""]]);
+    // A file of the machine in the component, or in a message.
+    check("package plugin\n\nimport _ \"embed\"\n\n//go:embed /etc/passwd\nvar text string\n", expect![[""]]);
+    check("package plugin\n\n//line /etc/passwd:1\nfunc f() int { return \"a\" }\n", expect![[""]]);
+    check("package plugin\n\nimport \"../../etc\"\n", expect![[""]]);
+    // Functions of the runtime, and imports that the host does not have.
+    check(
+        &format!("{GOOD}\n//go:linkname grow runtime.sbrk\nfunc grow(n uintptr) uintptr\n")
+            .replace("\"fmt\"", "\"fmt\"\n\t_ \"unsafe\""),
+        expect![[""]],
+    );
+    check(
+        &format!(
+            "{GOOD}\n//go:wasmimport wasi:filesystem/preopens@0.2.0 get-directories\nfunc all(at uint32)\n"
+        )
+        .replace("return nil", "all(0)\n\t\treturn nil"),
+        expect![[""]],
+    );
+    check(
+        &format!("{GOOD}\n//go:wasmexport tandem:harness/steal@0.1.0#all\nfunc steal() {{}}\n"),
+        expect![[""]],
+    );
+    check(&format!("{GOOD}\n//go:wasmexport cabi_realloc\nfunc steal() {{}}\n"), expect![[""]]);
+}
+
+/// The error of a build whose message depends on the machine: its first line, and no more.
+fn refused(text: &str, expected: Expect) {
+    let error = build(text).expect_err("a component came out").to_string();
+    expected.assert_eq(error.lines().next().unwrap_or_default());
+}
+
+#[test]
+fn a_source_that_is_too_much_for_the_compiler_is_refused() {
+    let deep = 2_000_000;
+    refused(&format!("package plugin\nvar x = {}1{}\n", "(".repeat(deep), ")".repeat(deep)), expect![[""]]);
+    refused(
+        "package plugin\nvar a [1 << 40]byte\nvar b = [1 << 33]byte{}\nconst c = 1 << 100000\n",
+        expect![[""]],
+    );
+    refused("package plugin\ntype T[A any] struct{ a *T[T[A]] }\nvar x T[int]\n", expect![[""]]);
+    refused(&format!("package plugin\nvar x = `{}`\n", "a".repeat(5 << 20)), expect![[""]]);
+}
+
+/// A plugin with one behaviour a command.
+const BEHAVIOURS: &str = r#"package plugin
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"tandem"
+	"tandem/json"
+)
+
+var kept [][]byte
+
+func OnToolCall(ctx tandem.Context, call tandem.ToolCall) tandem.RewriteOrRefuse {
+	command, _ := call.Command()
+	switch command {
+	case "index":
+		return tandem.Refuse(call.Name[len(command):])
+	case "error":
+		panic(errors.New("a reason"))
+	case "goroutine":
+		done := make(chan bool)
+		go func() { panic("beside the call") }()
+		<-done
+	case "deadlock":
+		<-make(chan bool)
+	case "recursion":
+		return tandem.Refuse(fmt.Sprint(recurse(1)))
+	case "sleep":
+		before := time.Now()
+		done := make(chan string)
+		go func() { time.Sleep(3 * time.Second); done <- "slept" }()
+		word := <-done
+		return tandem.Refuse(fmt.Sprint(word, " ", time.Since(before).Round(time.Second), " ", before.UTC()))
+	case "order":
+		return tandem.Refuse(fmt.Sprint(map[string]int{"b": 2, "a": 1}))
+	}
+	return nil
+}
+
+func recurse(n int) int { return recurse(n+1) + 1 }
+
+func Tools() []tandem.Tool {
+	return []tandem.Tool{
+		{Name: "grow", Description: "Grows.", InputSchema: `{"type":"object"}`, Call: grow},
+		{Name: "json", Description: "Reads and writes JSON.", InputSchema: `{"type":"object"}`, Call: parse},
+		{Name: "show", Description: "Shows a picture.", InputSchema: `{"type":"object"}`, Call: show},
+	}
+}
+
+func parse(ctx tandem.Context, arguments string) tandem.ToolOutput {
+	given, _ := json.ParseObject(arguments)
+	text, _ := given.Text("text")
+	value, err := json.Parse(text)
+	if err != nil {
+		return tandem.Fail(err.Error())
+	}
+	return tandem.Say(json.Write(value))
+}
+
+func show(ctx tandem.Context, arguments string) tandem.ToolOutput {
+	picture := tandem.Image{MediaType: "image/png", Data: []byte{1, 2, 3}}
+	structured := json.Object{"size": 3, "names": []string{"a", "\"b\""}}.String()
+	return tandem.ToolOutput{Content: []tandem.Content{tandem.Text("here"), picture}, Structured: structured}
+}
+
+// grow keeps 64 KiB blocks, looks at the clock and writes in between, and counts damaged bytes.
+func grow(ctx tandem.Context, arguments string) tandem.ToolOutput {
+	for i := 0; arguments != "{}" || i < 3000; i++ {
+		block := make([]byte, 64<<10)
+		for j := 0; j < len(block); j += 64 {
+			block[j] = byte(i)
+		}
+		kept = append(kept, block)
+		if i%100 == 0 {
+			time.Now()
+			print("block ", i, "\n")
+		}
+	}
+	damaged := 0
+	for i, block := range kept {
+		for j := 0; j < len(block); j += 64 {
+			if block[j] != byte(i) {
+				damaged++
+			}
+		}
+	}
+	return tandem.Say(fmt.Sprint(len(kept), " blocks, ", damaged, " damaged"))
+}
+"#;
+
+fn engine(memory_bytes: usize) -> Engine {
+    Engine::new(PluginLimits { memory_bytes, ..PluginLimits::default() }).unwrap()
+}
+
+fn behaviours() -> &'static [u8] {
+    static BUILT: LazyLock<Built> = LazyLock::new(|| built(BEHAVIOURS));
+    &BUILT.component
+}
+
+async fn answer(engine: &Engine, point: HookPoint, input: Value) -> String {
+    let how = RunPoint { grants: None, settings: Map::new(), seed: 7, workspace: Arc::new(NoWorkspace) };
+    match run_point(engine, behaviours(), point, &input, how, &AdmissionOptions::default()).await {
+        Ok(run) => run.output.to_string(),
+        Err(error) => {
+            let text = error.to_string();
+            text.split_once("failed in").map_or(text.clone(), |(_, rest)| rest.trim().to_owned())
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_panic_is_a_fault_with_its_message_and_place() {
+    let engine = engine(64 << 20);
+    for (command, expected) in [
+        ("index", expect![[""]]),
+        ("error", expect![[""]]),
+        ("goroutine", expect![[""]]),
+        ("deadlock", expect![[""]]),
+        ("recursion", expect![[""]]),
+        ("sleep", expect![[""]]),
+        ("order", expect![[""]]),
+    ] {
+        let input = json!({"call": {"name": "bash", "arguments": {"command": command}}});
+        expected.assert_eq(&answer(&engine, HookPoint::OnToolCall, input).await);
+    }
+}
+
+#[tokio::test]
+async fn json_is_read_and_written_as_the_other_languages_do() {
+    let engine = engine(64 << 20);
+    let deep = "[".repeat(100);
+    for (text, expected) in [
+        (" { \"b\" : [1, -2.5e1, true, null], \"a\":{} } ", r#"{"a":{},"b":[1,-25,true,null]}"#),
+        (r#""a\n\"\\\u00e9\ud83d\ude00""#, r#""a\n\"\\é😀""#),
+        ("1e21", "1000000000000000000000"),
+        ("", "not JSON at byte 0: expected a value"),
+        ("{\"a\":1", "not JSON at byte 6: expected `,` or `}`"),
+        ("{a:1}", "not JSON at byte 1: expected a text in quotation marks"),
+        ("[1 2]", "not JSON at byte 3: expected `,` or `]`"),
+        ("\"abc", "not JSON at byte 4: a text without its closing quotation mark"),
+        ("1 1", "not JSON at byte 2: text after the value"),
+        ("01", "not JSON at byte 0: not a number"),
+        ("\"\\ud800\\u12\"", "not JSON at byte 9: `\\u` needs 4 digits"),
+        (deep.as_str(), "not JSON at byte 65: nested too deep"),
+    ] {
+        let input = json!({"name": "json", "arguments": {"text": text}});
+        let shown: Value = serde_json::from_str(&answer(&engine, HookPoint::Tools, input).await).unwrap();
+        assert_eq!(shown["content"][0]["text"], *expected, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn every_kind_of_content_reaches_the_host() {
+    let engine = engine(64 << 20);
+    let shown = answer(&engine, HookPoint::Tools, json!({"name": "show", "arguments": {}})).await;
+    expect![[""]].assert_eq(&shown);
+    let unknown = answer(&engine, HookPoint::Tools, json!({"name": "other", "arguments": {}})).await;
+    expect![[""]].assert_eq(&unknown);
+}
+
+/// An adapter that grew the memory would lie in what Go takes for its own.
+#[tokio::test]
+async fn a_heap_that_grows_to_the_limit_is_not_damaged() {
+    let engine = engine(256 << 20);
+    let whole = answer(&engine, HookPoint::Tools, json!({"name": "grow", "arguments": {}})).await;
+    assert!(whole.contains("3000 blocks, 0 damaged"), "{whole}");
+    let endless = answer(&engine, HookPoint::Tools, json!({"name": "grow", "arguments": {"on": true}})).await;
+    assert!(endless.contains("asked for too much memory"), "{endless}");
+}
+
+/// Arguments are written through `cabi_realloc`, where the collector runs too.
+#[tokio::test]
+async fn thousands_of_calls_leave_nothing_behind() {
+    let engine = engine(24 << 20);
+    let options = AdmissionOptions::default();
+    let admitted = admit(&engine, behaviours(), &Grants::none(), &options).await.unwrap();
+    let how = InstanceConfig { settings: "{}".into(), seed: 7, workspace: Arc::new(NoWorkspace) };
+    let mut instance = Instance::new(&admitted, how);
+    let long = "x".repeat(64 << 10);
+    let input = json!({"call": {"name": "bash", "arguments": {"command": long}}});
+    for call in 0..3_000 {
+        let answer = call_json(&mut instance, HookPoint::OnToolCall, &input).await;
+        assert!(matches!(answer, Ok(Value::Null)), "call {call}: {}", answer.unwrap_err());
+    }
+}
