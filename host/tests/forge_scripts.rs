@@ -62,19 +62,63 @@ fn the_same_javascript_gives_the_same_bytes() {
 
 #[test]
 fn a_mistake_in_javascript_is_shown_with_its_place() {
-    check("a.js", "export function onToolCall(context, call) {\n  if (x { return 3 }\n}\n", expect![]);
+    check(
+        "a.js",
+        "export function onToolCall(context, call) {\n  if (x { return 3 }\n}\n",
+        expect![[r#"
+        1 compile error:
+        a.js:2:9: error[TS1005]: ')' expected.
+          | if (x { return 3 }"#]],
+    );
     check(
         "a.js",
         "import { comand } from \"tandem\";\nimport { x } from \"./b.js\";\nexport function onToolCall(context, call) {\n  console.log(new TextDecoder());\n}\nexport function onsubmit() {}\n",
-        expect![],
+        expect![[r#"
+            5 compile errors:
+            a.js:1:10: error[TS2724]: '"tandem"' has no exported member named 'comand'. Did you mean 'command'?
+              | import { comand } from "tandem";
+            a.js:2:19: error: there is no module `./b.js`
+              | import { x } from "./b.js";
+              help: a plugin imports "tandem", "tandem/log", "tandem/clock", "tandem/random", "tandem/state", "tandem/settings", "tandem/workspace-read", "tandem/workspace-write", "tandem/exec", and is one file otherwise
+            a.js:4:3: error[TS2584]: a plugin has no `console`
+              | console.log(new TextDecoder());
+              help: import { info } from "tandem/log"; info("…")
+            a.js:4:19: error[TS2304]: a plugin has no `TextDecoder`
+              | console.log(new TextDecoder());
+              help: import { toText } from "tandem"; toText(bytes)
+            a.js:6:17: error: `onsubmit` is no export of the contract
+              | export function onsubmit() {}
+              help: the contract spells it `onSubmit`"#]],
     );
-    check("a.js", "const a = 1;\n", expect![]);
+    check(
+        "a.js",
+        "const a = 1;\n",
+        expect![[r#"
+        1 compile error:
+        a.js:1:1: error: the file exports no hook point and no tools
+          help: export a function such as `onToolCall`; there are tools, settingsSchema, onEpisodeStart, onModelCall, onFormatError, onToolCall, onToolResult, onLoop, onSubmit, onChoosePatch, onLimit, observe"#]],
+    );
     check(
         "a.js",
         "import { info } from \"tandem/log\";\nfunction say() { info(\"x\"); }\nsay();\nexport function observe() {}\n",
-        expect![],
+        expect![[r#"
+            1 compile error:
+            a.js:2:18: error: the file fails while it is loaded: `log` can be used only inside a hook or a tool, not while the file is loaded
+              | function say() { info("x"); }
+              help: code outside of functions runs once, when the component is built; keep it to constants"#]],
     );
-    check("a.js", "import(\"tandem/log\");\nexport default 3;\n", expect![]);
+    check(
+        "a.js",
+        "import(\"tandem/log\");\nexport default 3;\n",
+        expect![[r#"
+        2 compile errors:
+        a.js:1:1: error: `import(…)` at run time is not possible in a plugin
+          | import("tandem/log");
+          help: write `import … from "tandem/GRANT"` at the head of the file
+        a.js:2:1: error: there is no default export in the contract
+          | export default 3;
+          help: export each point by its name: `export function onToolCall(context, call) { … }`"#]],
+    );
 }
 
 #[test]
@@ -82,20 +126,74 @@ fn a_type_error_in_typescript_is_shown_with_its_place() {
     check(
         "a.ts",
         "import { refuse, Context, ToolCall } from \"tandem\";\nexport function onToolCall(context: Context, call: ToolCall) {\n  if (call.nam === \"x\") return refuse(3);\n}\nexport function onSubmit(context: string) { return 3; }\nenum A { b }\n",
-        expect![],
+        expect![[r#"
+            4 compile errors:
+            a.ts:3:12: error[TS2551]: Property 'nam' does not exist on type 'ToolCall'. Did you mean 'name'?
+              | if (call.nam === "x") return refuse(3);
+            a.ts:3:39: error[TS2345]: Argument of type 'number' is not assignable to parameter of type 'string'.
+              | if (call.nam === "x") return refuse(3);
+            a.ts:5:17: error[TS1360]: Type '(context: string) => number' does not satisfy the expected type 'OnSubmit'. Type 'Context' is not assignable to type 'string'.
+              | export function onSubmit(context: string) { return 3; }
+            a.ts:6:6: error[TS1294]: the types of a plugin are only taken out, so enums, namespaces and parameter properties cannot be built
+              | enum A { b }
+              help: use a union of texts, or a constant object"#]],
     );
 }
 
 #[test]
 fn a_mistake_in_python_is_shown_with_its_place() {
-    check("a.py", "def on_tool_call(context, call:\n    return None\n", expect![]);
+    check(
+        "a.py",
+        "def on_tool_call(context, call:\n    return None\n",
+        expect![[r#"
+        1 compile error:
+        a.py:1:17: error[SyntaxError]: '(' was never closed
+          | def on_tool_call(context, call:"#]],
+    );
     check(
         "a.py",
         "import numpy, socket\nfrom tandem import workspace_read\nfrom .other import x\n\ndef on_toolcall(context, call):\n    print(open(\"x\"))\n\nif True:\n    def on_submit(context, submission):\n        return None\n",
-        expect![],
+        expect![[r#"
+            7 compile errors:
+            a.py:1:1: error: there is no module `numpy`
+              | import numpy, socket
+              help: a plugin has the standard library and `tandem`
+            a.py:1:1: error: a plugin cannot use `socket`
+              | import numpy, socket
+              help: a plugin has no network
+            a.py:3:1: error: a plugin is one file, so there is nothing beside it to import
+              | from .other import x
+              help: put the rest into this file
+            a.py:5:1: error: `on_toolcall` is no hook point of the contract
+              | def on_toolcall(context, call):
+              help: did you mean `on_tool_call`?
+            a.py:6:5: error: a plugin has no `print`
+              | print(open("x"))
+              help: say it with `tandem.log`
+            a.py:6:11: error: a plugin has no `open`
+              | print(open("x"))
+              help: files are read with `tandem.workspace_read` and written with `tandem.workspace_write`
+            a.py:9:5: error: `on_submit` is not at the top of the file, so it is no hook
+              | def on_submit(context, submission):
+              help: define it outside of everything else"#]],
     );
-    check("a.py", "A = 1\n", expect![]);
-    check("a.py", "async def on_submit(context, submission):\n    return None\n", expect![]);
+    check(
+        "a.py",
+        "A = 1\n",
+        expect![[r#"
+        1 compile error:
+        error: the file defines no hook point and no tools
+          help: define a function such as `on_tool_call`; there are settings_schema, on_episode_start, on_model_call, on_format_error, on_tool_call, on_tool_result, on_loop, on_submit, on_choose_patch, on_limit, observe and `@tool(...)`"#]],
+    );
+    check(
+        "a.py",
+        "async def on_submit(context, submission):\n    return None\n",
+        expect![[r#"
+        1 compile error:
+        a.py:1:1: error: `on_submit` is `async`; a plugin answers at once
+          | async def on_submit(context, submission):
+          help: write `def`"#]],
+    );
 }
 
 /// An exception in a call is a plugin fault with the author's line in it.
@@ -104,9 +202,17 @@ async fn an_exception_reaches_the_author_as_text() {
     let at = |text: &str| text[text.find("uncaught").unwrap_or(0)..].to_owned();
     let built = build("a.js", "function deep(call) {\n  return call.nothing.x;\n}\nexport function onToolCall(context, call) {\n  if (context.turn > 90) deep(call);\n}\n").unwrap();
     let input = json!({ "context": { "turn": 99 } });
-    expect![].assert_eq(&at(&answer(&built.component, HookPoint::OnToolCall, &input).await));
+    expect![[r#"
+        uncaught TypeError: cannot read property 'x' of undefined
+            at deep (plugin.js:2:10)
+            at onToolCall (plugin.js:5:31)
+        help: handle every input, an empty workspace and missing files too, and return instead of panicking"#]].assert_eq(&at(&answer(&built.component, HookPoint::OnToolCall, &input).await));
     let built = build("a.py", "def deep(call):\n    return call.nothing.x\n\ndef on_tool_call(context, call):\n    if context.turn > 90:\n        deep(call)\n").unwrap();
-    expect![].assert_eq(&at(&answer(&built.component, HookPoint::OnToolCall, &input).await));
+    expect![[r#"
+        uncaught AttributeError: 'ToolCall' object has no attribute 'nothing'
+            at deep (plugin.py:2)
+            at on_tool_call (plugin.py:6)
+        help: handle every input, an empty workspace and missing files too, and return instead of panicking"#]].assert_eq(&at(&answer(&built.component, HookPoint::OnToolCall, &input).await));
 }
 
 /// Code outside of functions runs in the component's own interpreter, with no machine behind it.
@@ -122,16 +228,38 @@ fn javascript_that_runs_at_build_time_gets_nothing() {
     check(
         "a.js",
         "const all = [];\nfor (;;) all.push(new Array(1 << 24).fill(1));\nexport function observe() {}\n",
-        expect![],
+        expect![[r#"
+            1 compile error:
+            a.js:2:38: error: the file fails while it is loaded: out of memory
+              | for (;;) all.push(new Array(1 << 24).fill(1));
+              help: code outside of functions runs once, when the component is built; keep it to constants"#]],
     );
-    check("a.js", "function f() { return f() + 1; }\nf();\nexport function observe() {}\n", expect![]);
+    check(
+        "a.js",
+        "function f() { return f() + 1; }\nf();\nexport function observe() {}\n",
+        expect![[r#"
+        1 compile error:
+        error: the file fails while it is loaded: call stack exhausted
+          help: code outside of functions runs once, when the component is built; keep it to constants"#]],
+    );
     let tried = "[\"process\", \"require\", \"fetch\", \"std\", \"os\"].filter((name) => name in globalThis)";
     check(
         "a.js",
         &format!("throw new Error(JSON.stringify({tried}));\nexport function observe() {{}}\n"),
-        expect![],
+        expect![[r#"
+            1 compile error:
+            a.js:1:76: error: the file fails while it is loaded: []
+              | throw new Error(JSON.stringify(["process", "require", "fetch", "std", "os"].filter((name) => name in globalThis)));
+              help: code outside of functions runs once, when the component is built; keep it to constants"#]],
     );
-    check("a.js", &format!("export function observe() {{ return {}1; }}\n", "-(".repeat(100_000)), expect![]);
+    check(
+        "a.js",
+        &format!("export function observe() {{ return {}1; }}\n", "-(".repeat(100_000)),
+        expect![[r#"
+        1 compile error:
+        error: the source is nested too deep
+          help: simplify it"#]],
+    );
 }
 
 #[test]
@@ -174,6 +302,14 @@ def observe(context, name, payload):
 "#,
         secret = secret.path().display(),
     );
-    check("a.py", &text, expect![]);
+    check(
+        "a.py",
+        &text,
+        expect![[r#"
+        1 compile error:
+        a.py:26:1: error: the file fails while it is loaded: ValueError: system: AttributeError | passwd: FileNotFoundError | secret: FileNotFoundError | connect: gaierror | environment: ['PYTHONHOME', 'PYTHONPATH', 'PYTHONUNBUFFERED'] | processes: FileNotFoundError | root: FileNotFoundError
+          | raise ValueError(" | ".join(tried))
+          help: code outside of functions runs once, when the component is built; keep it to constants"#]],
+    );
     assert!(listener.accept().is_err());
 }

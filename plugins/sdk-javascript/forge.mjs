@@ -20,13 +20,24 @@ const name = basename(source);
 const text = readFileSync(source, "utf8");
 
 const { ts, path: tsPath } = loadTypeScript(tools, optional(join(prepared, "typescript.cache")));
-const checked = check(ts, { name, text, typings: readFileSync(join(sdk, "tandem.d.ts"), "utf8") });
+const checked = examined();
 if (checked.diagnostics.length === 0) {
   const failed = await build(checked);
   if (failed) checked.diagnostics.push(failed);
 }
 const { exports, grants, diagnostics } = checked;
 writeFileSync(join(out, "result.json"), JSON.stringify({ exports, grants, diagnostics }));
+
+function examined() {
+  try {
+    return check(ts, { name, text, typings: readFileSync(join(sdk, "tandem.d.ts"), "utf8") });
+  } catch (error) {
+    // The type checker reads what is nested by calling itself.
+    if (!(error instanceof RangeError)) throw error;
+    const said = { message: "the source is nested too deep", help: "simplify it", code: null, snippet: null };
+    return { exports: [], grants: [], diagnostics: [{ file: "", line: 0, column: 0, level: "error", ...said }] };
+  }
+}
 
 function optional(path) {
   return existsSync(path) ? readFileSync(path) : undefined;
