@@ -146,7 +146,8 @@ fn hostile_source_gets_nothing_of_this_machine() {
     // Functions of the runtime, and imports that the host does not have.
     check(
         &format!("{GOOD}\n//go:linkname grow runtime.sbrk\nfunc grow(n uintptr) uintptr\n")
-            .replace("\"fmt\"", "\"fmt\"\n\t_ \"unsafe\""),
+            .replace("\"fmt\"", "\"fmt\"\n\t_ \"unsafe\"")
+            .replace("return nil", "grow(0)\n\t\treturn nil"),
         expect![[""]],
     );
     check(
@@ -250,7 +251,9 @@ func show(ctx tandem.Context, arguments string) tandem.ToolOutput {
 
 // grow keeps 64 KiB blocks, looks at the clock and writes in between, and counts damaged bytes.
 func grow(ctx tandem.Context, arguments string) tandem.ToolOutput {
-	for i := 0; arguments != "{}" || i < 3000; i++ {
+	given, _ := json.ParseObject(arguments)
+	count, _ := given.Whole("blocks")
+	for i := range count {
 		block := make([]byte, 64<<10)
 		for j := 0; j < len(block); j += 64 {
 			block[j] = byte(i)
@@ -347,9 +350,11 @@ async fn every_kind_of_content_reaches_the_host() {
 #[tokio::test]
 async fn a_heap_that_grows_to_the_limit_is_not_damaged() {
     let engine = engine(256 << 20);
-    let whole = answer(&engine, HookPoint::Tools, json!({"name": "grow", "arguments": {}})).await;
+    let whole =
+        answer(&engine, HookPoint::Tools, json!({"name": "grow", "arguments": {"blocks": 3000}})).await;
     assert!(whole.contains("3000 blocks, 0 damaged"), "{whole}");
-    let endless = answer(&engine, HookPoint::Tools, json!({"name": "grow", "arguments": {"on": true}})).await;
+    let endless =
+        answer(&engine, HookPoint::Tools, json!({"name": "grow", "arguments": {"blocks": 9000}})).await;
     assert!(endless.contains("asked for too much memory"), "{endless}");
 }
 

@@ -14,6 +14,7 @@ use super::error::ForgeError;
 use super::kept::Kept;
 use super::language::Language;
 use super::languages::{self, Artifact, Job, Toolset};
+use super::preview1;
 use super::provenance::{Provenance, Tool};
 use super::sandbox::Limits;
 use super::source::{Loaded, Source, io};
@@ -192,8 +193,8 @@ impl Forge {
 
 /// What a component depends on: the source, the contract, this forge, the tools.
 fn key(source: &Loaded, tools: &[Tool]) -> Digest {
-    let contract = Digest::of(CONTRACT.as_bytes());
-    let mut text = format!("{}\n{contract}\n{}\n", source.digest(), env!("CARGO_PKG_VERSION"));
+    let (contract, adapter) = (Digest::of(CONTRACT.as_bytes()), Digest::of(preview1::ADAPTER));
+    let mut text = format!("{}\n{contract}\n{adapter}\n{}\n", source.digest(), env!("CARGO_PKG_VERSION"));
     for Tool { name, version, digest } in tools {
         text += &format!("{name} {version} {digest}\n");
     }

@@ -18,7 +18,7 @@ pub(super) fn failure(ended: &Ended, limits: Limits, plugin: &Plugin<'_>) -> For
     if ended.timed_out {
         return ForgeError::TimedOut { seconds: ended.seconds, limit_s: limits.time.as_secs_f64() };
     }
-    let text = String::from_utf8_lossy(&ended.stderr);
+    let text = said(ended);
     let memory = ["out of memory", "cannot allocate memory", "failed to reserve"];
     if memory.iter().any(|sign| text.contains(sign)) {
         return ForgeError::OutOfMemory { asked: None, limit: limits.memory };
@@ -32,7 +32,7 @@ pub(super) fn failure(ended: &Ended, limits: Limits, plugin: &Plugin<'_>) -> For
         Some(code) => format!("exit code {code}"),
         None => "stopped by a signal".into(),
     };
-    let lines: Vec<&str> = text.lines().take(5).collect();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).take(5).collect();
     ForgeError::Compiler {
         status,
         stderr: lines.join("\n"),
@@ -40,6 +40,12 @@ pub(super) fn failure(ended: &Ended, limits: Limits, plugin: &Plugin<'_>) -> For
                tandem plugin tools go"
             .into(),
     }
+}
+
+/// The compiler speaks on standard output, the linker and a crash on standard error.
+pub(super) fn said(ended: &Ended) -> String {
+    let [out, error] = [&ended.stdout, &ended.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    format!("{out}\n{error}")
 }
 
 /// `file:line:column: message`, whose further lines begin with a tab; and the linker's messages,

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::messages::said;
 use super::toolchain::Toolchain;
 use crate::forge::error::ForgeError;
 use crate::forge::sandbox::{Ended, Limits, Sandbox};
@@ -222,8 +223,10 @@ fn compile_sdk(dir: &Path, toolchain: &Toolchain, package: &str) -> Result<(), F
 }
 
 fn broken(what: &str, ended: &Ended) -> ForgeError {
-    let text = String::from_utf8_lossy(&ended.stderr);
-    let lines: Vec<&str> = text.lines().take(8).collect();
+    // Of `go list` the output is a list of names, which is of no use here.
+    let text = said(ended);
+    let lines: Vec<&str> =
+        text.lines().filter(|line| !line.is_empty() && !line.contains("=/cache/")).take(8).collect();
     ForgeError::Toolchain {
         what: format!("Go could not compile {what}:\n{}", lines.join("\n")),
         help: "install the toolchain again: tandem plugin tools go".into(),
@@ -233,7 +236,7 @@ fn broken(what: &str, ended: &Ended) -> ForgeError {
 /// A sandbox with the compiler and the linker, and nothing else.
 pub(super) fn compiler_sandbox(toolchain: &Toolchain, limits: Limits) -> Sandbox {
     let mut sandbox = Sandbox::new(&toolchain.bwrap, limits);
-    sandbox.reserves_address_space().read_only(&toolchain.tools, "/tool");
+    sandbox.reserves_address_space().keeps_output().read_only(&toolchain.tools, "/tool");
     sandbox.env("GOOS", "wasip1").env("GOARCH", "wasm");
     sandbox
 }
