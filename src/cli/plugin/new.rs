@@ -44,9 +44,9 @@ pub fn run(arguments: NewArguments) -> Result<Exit> {
     let dir = arguments.dir.unwrap_or_else(|| PathBuf::from(&wanted.name));
     let file = language.file_name(source::STEM);
     let files = [
-        (source_name.as_str(), wanted.rust()),
+        (file.as_str(), templates::source(&wanted, language)),
         (cases::FILE, wanted.cases()),
-        ("README.md", wanted.readme()),
+        ("README.md", wanted.readme(&file)),
     ];
     make(&dir, &files)?;
     for (name, _) in &files {

@@ -6,6 +6,8 @@ mod points;
 mod sdk;
 mod toolchain;
 
+use std::path::PathBuf;
+
 use super::{Artifact, Job, Toolset};
 use crate::forge::build::ForgeConfig;
 use crate::forge::diagnostics::{Diagnostic, Level};
