@@ -136,7 +136,7 @@ async fn compile_bomb_is_stopped() {
         &bytes,
         cap,
         expect![[r#"
-        the plugin DIGEST could not be compiled: it took longer than 4 s (admission step: compile)
+        the plugin DIGEST could not be compiled: it took more than 4 s of processor time (admission step: compile)
         help: make functions smaller and fewer; generated code is the usual cause"#]],
     )
     .await;

@@ -25,7 +25,7 @@ async fn check(language: Language, settings_schema: bool) {
     let (engine, admission) = (setup::engine().unwrap(), setup::admission().unwrap());
     match test(dir.path(), Some(built.component), &engine, &admission).await.unwrap() {
         Tested::Refused(refusal) => panic!("{}\n{text}", refusal.text()),
-        Tested::Ran(report) => assert_eq!(report.failed(), 0, "{report}\n{text}"),
+        Tested::Ran(ran) => assert_eq!(ran.report.failed(), 0, "{}\n{text}", ran.report),
     }
 }
 
