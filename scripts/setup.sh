@@ -7,6 +7,7 @@ command -v bwrap >/dev/null || missing+=(bubblewrap)
 command -v git >/dev/null || missing+=(git)
 command -v cc >/dev/null || missing+=(gcc)
 [ -x /usr/bin/python3 ] || missing+=(python3)
+python3 -m pip --version >/dev/null 2>&1 || missing+=(python3-pip)
 [ -x /usr/bin/prlimit ] || missing+=(util-linux)
 
 if [ ${#missing[@]} -gt 0 ]; then

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Installs what only tests need, and only what is missing: rootless podman, and pip.
+# Installs what only tests need, and only what is missing: rootless podman.
 set -euo pipefail
 
 missing=()
 command -v podman >/dev/null || missing+=(podman)
 command -v crun >/dev/null || missing+=(crun)
-python3 -m pip --version >/dev/null 2>&1 || missing+=(python3-pip)
 
 [ ${#missing[@]} -eq 0 ] && exit 0
 if ! command -v apt-get >/dev/null; then

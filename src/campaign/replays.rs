@@ -191,3 +191,110 @@ fn placed(mut manifest: HarnessManifest, entry: &PluginEntry) -> HarnessManifest
     }
     manifest
 }
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use tandem_host::agent::{EpisodeSpec, run_episode};
+    use tandem_host::forge::{Forge, ForgeConfig, Source};
+    use tandem_host::plugin::{CompileIn, PluginLimits};
+    use tandem_host::policy::{Sampling, ScriptedPolicy};
+
+    use super::*;
+    use crate::campaign::record::{Arm, Place};
+
+    const HOLD: &str = r#"use tandem_plugin::*;
+pub struct Plugin;
+impl OnSubmit for Plugin {
+    fn on_submit(_context: Context, submission: Submission) -> Option<String> {
+        (submission.deferrals == 0).then(|| "Look again.".into())
+    }
+}
+export_on_submit!(Plugin);
+"#;
+
+    fn tasks() -> std::path::PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/tasks/first-steps")
+    }
+
+    /// A run with an episode of each of two tasks, from their own demonstrations.
+    async fn recorded_run(folder: &Path, machine: &Machine) {
+        let record = RunRecord::open(folder).unwrap();
+        let manifest = HarnessManifest::bare();
+        let digest = record.add_harness(&manifest).unwrap();
+        let generation = Generation::build(&machine.engine, manifest, record.blobs()).await.unwrap();
+        assert_eq!(generation.lease().digest(), digest);
+        for (number, task) in TaskSet::load(&tasks()).unwrap().tasks().iter().take(2).enumerate() {
+            let hand_in = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git diff";
+            let replies = ["ls", hand_in].map(|command| format!("```bash\n{command}\n```")).to_vec();
+            let spec = EpisodeSpec {
+                id: format!("round1/{number}"),
+                group: "g".into(),
+                task: task.clone(),
+                seed: 3,
+                sampling: Sampling::default(),
+                skill: None,
+            };
+            let policy = ScriptedPolicy::new(move |_| replies.clone()).with_byte_ids();
+            let lease = generation.lease();
+            let episode =
+                run_episode(&spec, &policy, &lease, &machine.workspaces, &Cancel::new()).await.unwrap();
+            let place = Place { round: 1, arm: Arm::Collect, group: "g".into() };
+            record.add_episode(&place, &episode).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_plugin_is_tried_on_the_recorded_episodes_of_a_run() {
+        let machine = Machine {
+            engine: Engine::new(PluginLimits::default()).unwrap(),
+            admission: AdmissionOptions { compile_in: CompileIn::ThisProcess, ..AdmissionOptions::default() },
+            workspaces: WorkspaceConfig::default(),
+        };
+        let run = tempfile::tempdir().unwrap();
+        recorded_run(run.path(), &machine).await;
+        let replays = Replays::open(run.path(), Some(&tasks())).unwrap();
+        let recorded = replays.pick(&[], 8).unwrap();
+        assert_eq!(
+            recorded.iter().map(|record| record.id.as_str()).collect::<Vec<_>>(),
+            ["round1/1", "round1/0"]
+        );
+        assert_eq!(replays.pick(&["round1/0".into()], 0).unwrap()[0].id, "round1/0");
+
+        let cache = tempfile::tempdir().unwrap();
+        let forge = Forge::new(ForgeConfig::new(cache.path())).unwrap();
+        let entry = |text: &str| {
+            let source = Source::File { name: "plugin.rs".into(), text: text.into() };
+            let built = forge.build(&source).unwrap_or_else(|error| panic!("{error}"));
+            PluginEntry {
+                name: "hold".into(),
+                digest: replays.blobs().put(&built.component).unwrap(),
+                grants: Vec::new(),
+                settings: serde_json::Map::new(),
+            }
+        };
+        let (old, new) = (entry(HOLD), entry(&HOLD.replace("Look again.", "Run the tests.")));
+        let all = replays.with_plugin(&recorded[..1], &old, None, &machine, |_| ()).await.unwrap();
+        expect![[r#""#]].assert_eq(&all[0].to_string());
+        let all = replays.with_plugin(&recorded[..1], &new, Some(&old), &machine, |_| ()).await.unwrap();
+        expect![[r#""#]].assert_eq(&all[0].to_string());
+        let all = replays.with_plugin(&recorded[..1], &old, Some(&old), &machine, |_| ()).await.unwrap();
+        assert!(all[0].none());
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_replayed_says_what_is_missing() {
+        let empty = tempfile::tempdir().unwrap();
+        let check = |result: Result<()>, expected: expect_test::Expect| {
+            let text = format!("{:#}", result.unwrap_err());
+            expected.assert_eq(&text.replace(&empty.path().display().to_string(), "DIR"));
+        };
+        check(Replays::open(empty.path(), None).map(drop), expect![[r#""#]]);
+        RunRecord::open(empty.path()).unwrap();
+        check(Replays::open(empty.path(), None).map(drop), expect![[r#""#]]);
+        let replays = Replays::open(empty.path(), Some(&tasks())).unwrap();
+        check(replays.pick(&[], 3).map(drop), expect![[r#""#]]);
+        check(replays.pick(&["round9/0".into()], 3).map(drop), expect![[r#""#]]);
+        check(replays.harness_named("ab").map(drop), expect![[r#""#]]);
+    }
+}
