@@ -275,9 +275,18 @@ export_on_submit!(Plugin);
         };
         let (old, new) = (entry(HOLD), entry(&HOLD.replace("Look again.", "Run the tests.")));
         let all = replays.with_plugin(&recorded[..1], &old, None, &machine, |_| ()).await.unwrap();
-        expect![[r#""#]].assert_eq(&all[0].to_string());
+        expect![[r#"
+            round1/1: unsolved after 2 turns, handed in -> goes on after 2 turns
+              + turn 2, hold at on-submit: defer Look again.
+              from turn 2 on the policy would have read something else"#]]
+        .assert_eq(&all[0].to_string());
         let all = replays.with_plugin(&recorded[..1], &new, Some(&old), &machine, |_| ()).await.unwrap();
-        expect![[r#""#]].assert_eq(&all[0].to_string());
+        expect![[r#"
+            round1/1:
+              - turn 2, hold at on-submit: defer Look again.
+              + turn 2, hold at on-submit: defer Run the tests.
+              from turn 2 on the policy would have read something else"#]]
+        .assert_eq(&all[0].to_string());
         let all = replays.with_plugin(&recorded[..1], &old, Some(&old), &machine, |_| ()).await.unwrap();
         assert!(all[0].none());
     }
@@ -289,12 +298,37 @@ export_on_submit!(Plugin);
             let text = format!("{:#}", result.unwrap_err());
             expected.assert_eq(&text.replace(&empty.path().display().to_string(), "DIR"));
         };
-        check(Replays::open(empty.path(), None).map(drop), expect![[r#""#]]);
+        check(
+            Replays::open(empty.path(), None).map(drop),
+            expect![[r#"
+            DIR is not the folder of a run: it has no run.sqlite
+            help: `tandem train CAMPAIGN --run DIR` makes one"#]],
+        );
         RunRecord::open(empty.path()).unwrap();
-        check(Replays::open(empty.path(), None).map(drop), expect![[r#""#]]);
+        check(
+            Replays::open(empty.path(), None).map(drop),
+            expect![[r#"
+            DIR/campaign.json cannot be read
+            help: name the folder of the tasks with `--tasks`: No such file or directory (os error 2)"#]],
+        );
         let replays = Replays::open(empty.path(), Some(&tasks())).unwrap();
-        check(replays.pick(&[], 3).map(drop), expect![[r#""#]]);
-        check(replays.pick(&["round9/0".into()], 3).map(drop), expect![[r#""#]]);
-        check(replays.harness_named("ab").map(drop), expect![[r#""#]]);
+        check(
+            replays.pick(&[], 3).map(drop),
+            expect![[r#"
+            the run has no valid episode yet
+            help: wait for the first, or take another run"#]],
+        );
+        check(
+            replays.pick(&["round9/0".into()], 3).map(drop),
+            expect![[r#"
+            the run has no episode `round9/0`
+            help: leave out the ids to take the newest ones"#]],
+        );
+        check(
+            replays.harness_named("ab").map(drop),
+            expect![[r#"
+            the run has no harness `ab`
+            help: the digests are in `tandem report RUN`"#]],
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! Do the templates pass the cases of `tandem plugin new`?
 
 use tandem_host::cases;
-use tandem_host::forge::{Forge, ForgeConfig, Language, Source};
-use tandem_host::plugin::HookPoint;
+use tandem_host::forge::{Language, Source};
+use tandem_host::plugin::{AdmissionOptions, HookPoint};
 
 use super::super::template::Wanted;
 use super::super::test::{Tested, test};
@@ -16,13 +16,15 @@ async fn check(language: Language, settings_schema: bool) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join(cases::FILE), wanted.cases()).unwrap();
 
-    let forge = Forge::new(ForgeConfig::new(dir.path().join("forge"))).unwrap();
+    // The cache of the user: the libraries of C alone take half a minute.
+    let forge = setup::forge().unwrap();
     if forge.tools(language).is_err() {
         forge.install(language).unwrap_or_else(|error| panic!("{error}"));
     }
     let source = Source::File { name: language.file_name("plugin"), text: text.clone() };
     let built = forge.build(&source).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    let (engine, admission) = (setup::engine().unwrap(), setup::admission().unwrap());
+    // In this process: the program of a test has no command that compiles.
+    let (engine, admission) = (setup::engine().unwrap(), AdmissionOptions::default());
     match test(dir.path(), Some(built.component), &engine, &admission).await.unwrap() {
         Tested::Refused(refusal) => panic!("{}\n{text}", refusal.text()),
         Tested::Ran(ran) => assert_eq!(ran.report.failed(), 0, "{}\n{text}", ran.report),
