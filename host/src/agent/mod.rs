@@ -9,6 +9,7 @@ mod actions;
 mod budget;
 mod cancel;
 mod episode;
+pub mod export;
 mod hand_in;
 mod observation;
 mod prompts;
