@@ -19,6 +19,7 @@ mod replay;
 #[cfg(test)]
 mod rules;
 mod segments;
+mod shell;
 #[cfg(test)]
 mod testkit;
 #[cfg(test)]
