@@ -80,6 +80,7 @@ plugins! {
     budget_warning "budget-warning",
     check_names "check-names",
     edit "edit",
+    editor "editor",
     encoding_guard "encoding-guard",
     fold_output "fold-output",
     format_help "format-help",
@@ -96,6 +97,7 @@ plugins! {
     search "search",
     stop_repeats "stop-repeats",
     test_summary "test-summary",
+    think "think",
     timeout_advice "timeout-advice",
 }
 

@@ -3,6 +3,7 @@
 mod demos;
 mod episode;
 mod error;
+mod export;
 mod gc;
 mod harness;
 mod model;
@@ -74,6 +75,8 @@ enum Command {
     Episode(episode::EpisodeArguments),
     /// Run recorded episodes again under another harness, without a model, and show what changes.
     Replay(replay::ReplayArguments),
+    /// Write recorded episodes in the formats of other programs: ATIF, chat, mini-SWE-agent.
+    Export(export::ExportArguments),
     /// Record demonstrations from tasks that carry scripted replies.
     Demos(demos::DemosArguments),
     /// Teach a policy the protocol from demonstrations.
@@ -138,6 +141,7 @@ async fn dispatch(command: Command) -> Result<Exit> {
         Command::Teacher(command) => teacher::run(command).await,
         Command::Episode(arguments) => episode::run(arguments).await,
         Command::Replay(arguments) => replay::run(arguments).await,
+        Command::Export(arguments) => export::run(&arguments),
         Command::Demos(arguments) => demos::run(arguments).await,
         #[cfg(feature = "train")]
         Command::Warmup(arguments) => warmup::run(arguments),

@@ -11,6 +11,8 @@ use crate::policy::{FinishReason, Reply, ToolCall};
 
 /// The tool that every harness has.
 pub(super) const BASH: &str = "bash";
+/// The tool that hands in, where the harness has it.
+pub(super) const FINISH: &str = "finish";
 
 /// A reply that cannot be acted on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,19 +31,21 @@ pub(super) fn parse(
     tools: &[String],
     turn: u32,
 ) -> Result<Vec<ToolCall>, Malformed> {
-    match protocol {
+    let calls = match protocol {
         Protocol::Text => parse_text(reply, tools, turn).map(|call| vec![call]),
         Protocol::Tools => parse_native(reply, tools),
-    }
+    };
+    calls.map_err(|malformed| match reply.finish {
+        // Whatever is wrong with half a reply, that it is half is what to say.
+        FinishReason::Length => Malformed { kind: FormatError::CutOff, sentence: String::new(), ..malformed },
+        FinishReason::Stop => malformed,
+    })
 }
 
 fn parse_text(reply: &Reply, tools: &[String], turn: u32) -> Result<ToolCall, Malformed> {
     let found = blocks(&reply.text, tools);
     let actions = found.closed.len() + usize::from(found.open);
     let malformed = |kind, sentence: String| Err(Malformed { kind, actions, sentence });
-    if reply.finish == FinishReason::Length && (found.open || found.closed.is_empty()) {
-        return malformed(FormatError::CutOff, String::new());
-    }
     if found.open {
         return malformed(FormatError::NoAction, "The block has no closing fence.".into());
     }
@@ -80,7 +84,7 @@ fn blocks<'a>(text: &'a str, tools: &[String]) -> Blocks<'a> {
         match (&mut inside, fence) {
             (Some(_), Some("")) => {
                 let (tag, body) = inside.take().unwrap_or_default();
-                closed.push((tag, body.join("\n")));
+                closed.push((tag, body.join("\n").trim().to_owned()));
             }
             (Some((_, body)), _) => body.push(line),
             (None, Some(tag)) => inside = Some((tag.trim(), Vec::new())),
@@ -96,10 +100,7 @@ fn parse_native(reply: &Reply, tools: &[String]) -> Result<Vec<ToolCall>, Malfor
     let calls = &reply.tool_calls;
     let malformed = |kind, sentence: String| Err(Malformed { kind, actions: calls.len(), sentence });
     if calls.is_empty() {
-        return match reply.finish {
-            FinishReason::Length => malformed(FormatError::CutOff, String::new()),
-            FinishReason::Stop => malformed(FormatError::NoAction, String::new()),
-        };
+        return malformed(FormatError::NoAction, String::new());
     }
     for call in calls {
         if call.name != BASH && !tools.contains(&call.name) {
@@ -150,6 +151,7 @@ mod tests {
         check("```bash  \na\n\n  b\n```  \n", Stop, command("a\n\n  b"));
         check("```bash\r\nls\r\n```\r\n", Stop, command("ls"));
         check("```bash\n```", Stop, command(""));
+        check("```bash\n\n  ls  \n\n```", Stop, command("ls"));
         check("Like so:\n```python\nx\n```\n```bash\nls\n```", Stop, command("ls"));
         check("```edit\n{\"path\": \"a\"}\n```", Stop, Ok(("edit", json!({"path": "a"}))));
         check(
@@ -172,6 +174,7 @@ mod tests {
         check("```bash\nls\n```\n```edit\n{}\n```", Stop, Err((FormatError::SeveralActions, 2)));
         check("a long thought", Length, Err((FormatError::CutOff, 0)));
         check("```bash\ncat <<E", Length, Err((FormatError::CutOff, 1)));
+        check("```bash\nls\n```\n```bash\nls\n```", Length, Err((FormatError::CutOff, 2)));
         check("```edit\nnot json\n```", Stop, Err((FormatError::BadArguments, 1)));
         check("```edit\n[1]\n```", Stop, Err((FormatError::BadArguments, 1)));
     }

@@ -115,7 +115,6 @@ async fn fill(
     let manifest = lease.manifest();
     let templates = Templates::new(&manifest.prompts, &manifest.limits)
         .map_err(Failed::because(InvalidCause::Harness))?;
-    let protocol = manifest.limits.protocol;
     let snapshot = spec.task.snapshot(config).await.map_err(Failed::because(InvalidCause::Workspace))?;
     let workspace =
         Workspace::create(snapshot, config).await.map_err(Failed::because(InvalidCause::Workspace))?;
@@ -127,7 +126,7 @@ async fn fill(
         task: spec.task.name().to_owned(),
         seed: spec.seed,
         sampling: spec.sampling.clone(),
-        tools: offered(protocol, &tools),
+        tools: offered(&manifest.limits, &tools),
     };
     // A policy may let sessions wait for a free place.
     let session = tokio::select! {

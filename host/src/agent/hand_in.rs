@@ -33,6 +33,11 @@ pub(super) async fn submitted(episode: &Episode<'_>, patch: Vec<u8>) -> Result<S
     Ok(Submitted { patch, candidate, work_tree })
 }
 
+/// The difference of the work tree; empty when what the agent left there cannot be read.
+pub(super) async fn work_tree_patch(episode: &Episode<'_>) -> Result<Vec<u8>, Failed> {
+    Ok(read_work_tree(episode).await?.map(|read| read.patch).unwrap_or_default())
+}
+
 /// Decides what is handed in and fills in the record.
 pub(super) async fn hand_in(episode: &mut Episode<'_>, end: End) -> Result<(), Failed> {
     match end {

@@ -9,6 +9,7 @@ mod actions;
 mod budget;
 mod cancel;
 mod episode;
+pub mod export;
 mod hand_in;
 mod observation;
 mod prompts;
@@ -18,6 +19,7 @@ mod replay;
 #[cfg(test)]
 mod rules;
 mod segments;
+mod shell;
 #[cfg(test)]
 mod testkit;
 #[cfg(test)]

@@ -3,9 +3,9 @@
 use minijinja::{Environment, UndefinedBehavior, context};
 use serde_json::{Value, json};
 
-use super::actions::{BASH, Malformed};
+use super::actions::{BASH, FINISH, Malformed};
 use super::observation::status_name;
-use crate::harness::{FormatError, Limits, Prompts, Protocol, ToolDefinition, ToolResult};
+use crate::harness::{FormatError, HandIn, Limits, Prompts, Protocol, Shell, ToolDefinition, ToolResult};
 
 /// A template of the harness that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -112,16 +112,17 @@ impl Templates {
 }
 
 /// How the text protocol calls a plugin's tools; nothing if there are none.
-pub(super) fn tool_section(protocol: Protocol, tools: &[ToolDefinition]) -> Option<String> {
-    if protocol == Protocol::Tools || tools.is_empty() {
+pub(super) fn tool_section(limits: &Limits, tools: &[ToolDefinition]) -> Option<String> {
+    let tools: Vec<_> = tools.iter().cloned().chain(finish_tool(limits)).collect();
+    let first = &tools.first()?.name;
+    if limits.protocol == Protocol::Tools {
         return None;
     }
-    let first = &tools[0].name;
     let mut text = format!(
         "Instead of `bash`, a block may name one of these tools and hold its arguments as a JSON object, \
          like ```{first}\n"
     );
-    for tool in tools {
+    for tool in &tools {
         let schema = &tool.input_schema;
         text.push_str(&format!("\n- `{}`: {} Arguments: {schema}", tool.name, tool.description.trim()));
     }
@@ -129,8 +130,8 @@ pub(super) fn tool_section(protocol: Protocol, tools: &[ToolDefinition]) -> Opti
 }
 
 /// The tools that the native protocol offers, in the OpenAI function shape.
-pub(super) fn offered(protocol: Protocol, tools: &[ToolDefinition]) -> Vec<Value> {
-    if protocol == Protocol::Text {
+pub(super) fn offered(limits: &Limits, tools: &[ToolDefinition]) -> Vec<Value> {
+    if limits.protocol == Protocol::Text {
         return Vec::new();
     }
     let function = |name: &str, description: &str, parameters: &Value| {
@@ -142,9 +143,30 @@ pub(super) fn offered(protocol: Protocol, tools: &[ToolDefinition]) -> Vec<Value
         "properties": {"command": {"type": "string", "description": "The command to run."}},
         "required": ["command"],
     });
-    let own = function(BASH, "Runs a command in a new bash in the repository's folder.", &bash);
-    let plugins = tools.iter().map(|tool| function(&tool.name, &tool.description, &tool.input_schema));
-    std::iter::once(own).chain(plugins).collect()
+    let told = match limits.shell {
+        Shell::New => "Runs a command in a new bash in the repository's folder.",
+        Shell::Kept => {
+            "Runs a command in bash. The folder, variables and functions stay as the command leaves them; \
+             processes do not go on."
+        }
+    };
+    let own = function(BASH, told, &bash);
+    let finish = finish_tool(limits);
+    let others = tools.iter().chain(&finish);
+    let others = others.map(|tool| function(&tool.name, &tool.description, &tool.input_schema));
+    std::iter::once(own).chain(others).collect()
+}
+
+/// The host's own tool that hands in, where the harness has it.
+fn finish_tool(limits: &Limits) -> Option<ToolDefinition> {
+    (limits.hand_in == HandIn::Finish).then(|| ToolDefinition {
+        name: FINISH.into(),
+        description: "Hands in the work as the files are now. Nothing can be changed after it.".into(),
+        input_schema: json!({
+            "type": "object",
+            "properties": {"message": {"type": "string", "description": "What was done."}},
+        }),
+    })
 }
 
 #[cfg(test)]
@@ -274,15 +296,22 @@ mod tests {
             input_schema: json!({"type": "object"}),
         };
         let tools = [tool];
+        let text = Limits::default();
+        let native = Limits { protocol: Protocol::Tools, ..Limits::default() };
         expect![[r#"
             Instead of `bash`, a block may name one of these tools and hold its arguments as a JSON object, like ```edit
 
-            - `edit`: Edits a file. Arguments: {"type":"object"}"#]].assert_eq(&tool_section(Protocol::Text, &tools).unwrap());
-        assert_eq!(tool_section(Protocol::Text, &[]), None);
-        assert_eq!(tool_section(Protocol::Tools, &tools), None);
-        let names: Vec<_> =
-            offered(Protocol::Tools, &tools).iter().map(|tool| tool["function"]["name"].clone()).collect();
-        assert_eq!(names, ["bash", "edit"]);
-        assert!(offered(Protocol::Text, &tools).is_empty());
+            - `edit`: Edits a file. Arguments: {"type":"object"}"#]].assert_eq(&tool_section(&text, &tools).unwrap());
+        assert_eq!(tool_section(&text, &[]), None);
+        assert_eq!(tool_section(&native, &tools), None);
+        let names = |limits: &Limits| -> Vec<Value> {
+            offered(limits, &tools).iter().map(|tool| tool["function"]["name"].clone()).collect()
+        };
+        assert_eq!(names(&native), ["bash", "edit"]);
+        assert!(names(&text).is_empty());
+        let finish = Limits { hand_in: HandIn::Finish, ..native };
+        assert_eq!(names(&finish), ["bash", "edit", "finish"]);
+        let finish = Limits { hand_in: HandIn::Finish, ..text };
+        assert!(tool_section(&finish, &[]).unwrap().contains("like ```finish"));
     }
 }

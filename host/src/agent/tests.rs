@@ -5,7 +5,7 @@ use serde_json::json;
 use super::testkit::*;
 use super::*;
 use crate::harness::{
-    EffectKind, HookPoint, LimitKind, Limits, PatchSource, Protocol, Repetition, ToolStatus,
+    EffectKind, HandIn, HookPoint, LimitKind, Limits, PatchSource, Protocol, Repetition, Shell, ToolStatus,
 };
 use crate::plugin::testkit::{Guest, say, tool_says};
 use crate::policy::{FinishReason, Origin, Reply, ScriptedPolicy, ToolCall};
@@ -183,4 +183,53 @@ async fn every_format_error_reaches_on_format_error() {
     });
     let record = play_on(engine(), &plugins, limits(Protocol::Tools), &policy).await;
     assert_eq!(told(&record), ["no-action", "cut-off", "unknown-tool", "bad-arguments"]);
+}
+
+#[tokio::test]
+async fn a_kept_shell_goes_on_where_the_command_before_stopped() {
+    let commands = [
+        "mkdir d && cd d && x='a\nb' && export Y=2 && f() { echo \"$x $Y $#\"; }; alias hi='echo hi'",
+        "pwd; f 1; printenv Y",
+        "cd ..; exit 3",
+        "pwd; echo (",
+        "x=lost; cd /tmp; sleep 30",
+        "pwd; f; hi",
+        "sleep 30 & unset -f f; set -u",
+        "echo \"$nothing\"",
+        "pwd; f",
+    ];
+    let turns = commands.len() as u64;
+    let limits = Limits { shell: Shell::Kept, command_seconds: 5, turns, ..Limits::default() };
+    let record = play(&[], limits, &commands).await;
+    let told: Vec<_> = record.turns.iter().map(|turn| turn.calls[0].result.text.as_str()).collect();
+    assert_eq!(told[..3], ["exit code 0\n", "exit code 0\n/workspace/d\na\nb 2 1\n2", "exit code 3\n"]);
+    assert!(told[3].starts_with("exit code 2\n") && told[3].contains("syntax error"), "{}", told[3]);
+    assert_eq!(told[4], "stopped after 5 seconds\n");
+    assert_eq!(told[5..7], ["exit code 0\n/workspace\na\nb 2 0\nhi", "exit code 0\n"]);
+    assert!(told[7].contains("nothing: unbound variable"), "{}", told[7]);
+    assert!(
+        told[8].contains("/workspace\n") && told[8].contains("bash: line 1: f: command not found"),
+        "{}",
+        told[8]
+    );
+    // What the shell keeps is no part of the work.
+    assert_eq!(record.work_tree.untracked, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_tool_that_finishes_hands_in_the_work_tree_and_can_be_deferred() {
+    let limits = || Limits { hand_in: HandIn::Finish, ..Limits::default() };
+    let finish = "```finish\n{\"message\": \"done\"}\n```";
+    let record = play(&[], limits(), &[FIX, SUBMIT, "git add -A && git commit -qm x", finish]).await;
+    assert_eq!((record.outcome, &record.exit, record.turns.len()), (Outcome::Solved, &Exit::Submitted, 4));
+    assert_eq!(record.patch_source, Some(PatchSource::Submitted));
+    assert!(shown(&record, 1).text().contains("- `finish`:"), "{}", shown(&record, 1).text());
+
+    let hold = says(HookPoint::OnSubmit, "Look again.");
+    let record = play(&[("hold", hold)], limits(), &[finish, FIX, finish, finish]).await;
+    assert_eq!((record.outcome, record.turns.len()), (Outcome::Solved, 4));
+    assert!(shown(&record, 2).text().ends_with("\nLook again."), "{}", shown(&record, 2).text());
+    // Without it there is no such tool.
+    let record = play(&[], Limits { turns: 1, ..Limits::default() }, &[finish]).await;
+    assert!(record.turns[0].calls.is_empty());
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::actions::{BASH, Malformed, bad_arguments, parse};
+use super::actions::{BASH, FINISH, Malformed, bad_arguments, parse};
 use super::budget::Meter;
 use super::episode::{EpisodeSpec, Failed};
 use super::hand_in::{self, Submitted};
@@ -14,9 +14,10 @@ use super::prompts::{Templates, tool_section};
 use super::record::{CallRecord, EpisodeRecord, InvalidCause, TurnRecord};
 use super::repetition::Detector;
 use super::segments;
+use super::shell;
 use crate::harness::{
-    Context, Effect, EpisodeHooks, Fault, FormatError, Lease, LimitKind, Limits, ModelCallEffect, Protocol,
-    SubmitEffect, ToolCallEffect, ToolDefinition, ToolResult, ToolStatus, cut,
+    Context, Effect, EpisodeHooks, Fault, FormatError, HandIn, Lease, LimitKind, Limits, ModelCallEffect,
+    Protocol, SubmitEffect, ToolCallEffect, ToolDefinition, ToolResult, ToolStatus, cut,
 };
 use crate::policy::{Message, Origin, Piece, PolicyError, Reply, Role, Session, ToolCall};
 use crate::store::Digest;
@@ -82,7 +83,8 @@ impl<'a> Episode<'a> {
         let limits = lease.manifest().limits.clone();
         let task_seconds = spec.task.agent_timeout().map(|limit| limit.as_secs().max(1));
         let meter = Meter::new(&limits, task_seconds);
-        let tool_names = tools.iter().map(|tool| tool.name.clone()).collect();
+        let own = (limits.hand_in == HandIn::Finish).then(|| FINISH.to_owned());
+        let tool_names = tools.iter().map(|tool| tool.name.clone()).chain(own).collect();
         Self {
             spec,
             limits,
@@ -135,7 +137,7 @@ impl<'a> Episode<'a> {
         let broken = |error| Failed::because(InvalidCause::Harness)(error);
         let system = self.templates.system().map_err(broken)?;
         let mut first = Message::new(Role::User, self.templates.instance(instruction).map_err(broken)?);
-        if let Some(section) = tool_section(self.limits.protocol, &self.tools) {
+        if let Some(section) = tool_section(&self.limits, &self.tools) {
             append(&mut first, "\n\n", Piece { origin: Origin::Host, text: section });
         }
         let context = self.context();
@@ -273,6 +275,14 @@ impl<'a> Episode<'a> {
             let pieces = self.settle(&call, failed(ToolStatus::Failed, sentence), 0, None).await?;
             return Ok(Answer { pieces, submitted: None });
         }
+        if call.name == FINISH && self.limits.hand_in == HandIn::Finish {
+            let text = "The work was handed in.".to_owned();
+            let raw_bytes = text.len() as u64;
+            let result = ToolResult { status: ToolStatus::Finished, exit_code: None, text, raw_bytes };
+            let pieces = self.settle(&call, result, 0, None).await?;
+            let patch = hand_in::work_tree_patch(self).await?;
+            return self.submit(patch, pieces).await;
+        }
         if call.name != BASH {
             let result = self.hooks.call_tool(&context, &call).await;
             let unknown = || failed(ToolStatus::Failed, format!("There is no tool `{}`.", call.name));
@@ -282,7 +292,8 @@ impl<'a> Episode<'a> {
         }
         let command = call.arguments["command"].as_str().unwrap_or_default().to_owned();
         let limit = Duration::from_secs(self.limits.command_seconds);
-        let output = match self.workspace.bash(&command, limit).await {
+        let command = shell::command(self.limits.shell, &command, limit);
+        let output = match self.workspace.run(&command).await {
             Ok(output) => output,
             Err(error) if error.is_caused_by_agent() => {
                 let result = failed(ToolStatus::Failed, error.to_string());
@@ -301,11 +312,20 @@ impl<'a> Episode<'a> {
             text: cut(text.trim_end_matches('\n'), self.limits.observation_chars).into_owned(),
             raw_bytes: output.output.total(),
         };
-        let mut pieces = self.settle(&call, result, seconds, None).await?;
-        let Some(patch) = submission(output.exit_code, &bytes) else {
-            return Ok(Answer { pieces, submitted: None });
+        let pieces = self.settle(&call, result, seconds, None).await?;
+        let patch = match self.limits.hand_in {
+            HandIn::Sentinel => submission(output.exit_code, &bytes),
+            HandIn::Finish => None,
         };
-        let submitted = hand_in::submitted(self, patch.to_vec()).await?;
+        match patch {
+            Some(patch) => self.submit(patch.to_vec(), pieces).await,
+            None => Ok(Answer { pieces, submitted: None }),
+        }
+    }
+
+    /// Asks the hooks about a patch that the policy hands in.
+    async fn submit(&mut self, patch: Vec<u8>, mut pieces: Vec<Piece>) -> Result<Answer, Failed> {
+        let submitted = hand_in::submitted(self, patch).await?;
         let context = self.context();
         match self.hooks.on_submit(&context, &submitted.submission(self.deferrals)).await {
             SubmitEffect::Accept => Ok(Answer { pieces, submitted: Some(submitted) }),

@@ -293,9 +293,13 @@ fn values<T: Serialize>(from: &T, to: &T, mut differs: impl FnMut(String, Value,
         Ok(Value::Object(map)) => map.into_iter().collect::<BTreeMap<_, _>>(),
         _ => BTreeMap::new(),
     };
-    let (from, mut to) = (map(from), map(to));
-    for (key, old) in from {
-        let new = to.remove(&key).unwrap_or_default();
+    let (mut from, mut to) = (map(from), map(to));
+    let keys: BTreeSet<String> = from.keys().chain(to.keys()).cloned().collect();
+    for key in keys {
+        // Some values are left out where they are the default.
+        let value =
+            |side: &mut BTreeMap<String, Value>| side.remove(&key).unwrap_or_else(|| "default".into());
+        let (old, new) = (value(&mut from), value(&mut to));
         if old != new {
             differs(key, old, new);
         }

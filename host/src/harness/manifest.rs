@@ -54,6 +54,33 @@ pub enum Protocol {
     Tools,
 }
 
+/// The shell that a command of the policy runs in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shell {
+    /// A new one in the repository's folder.
+    #[default]
+    New,
+    /// A new one with the folder, variables, functions, aliases and options that the command before
+    /// left. Processes are not kept: none outlives its command.
+    Kept,
+}
+
+/// How the policy hands in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HandIn {
+    /// A command whose output begins with the sentinel; what follows is the patch.
+    #[default]
+    Sentinel,
+    /// The tool `finish`; the patch is the difference of the work tree.
+    Finish,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// Base prompts: minijinja templates. `instance` sees `instruction`, all see `limits`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -82,6 +109,11 @@ impl Default for Prompts {
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     pub protocol: Protocol,
+    // Left out of the canonical form where they are as in every earlier harness, whose digests stay.
+    #[serde(skip_serializing_if = "is_default")]
+    pub shell: Shell,
+    #[serde(skip_serializing_if = "is_default")]
+    pub hand_in: HandIn,
     /// Model calls.
     pub turns: u64,
     /// Sampled tokens over all turns; 0 is no limit.
@@ -102,6 +134,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             protocol: Protocol::Text,
+            shell: Shell::New,
+            hand_in: HandIn::Sentinel,
             turns: 250,
             tokens: 0,
             seconds: 0,

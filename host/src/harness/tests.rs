@@ -165,7 +165,7 @@ fn manifest_that_cannot_be_read_names_file_and_line() {
     check(
         "contract = \"tandem:harness@0.1.0\"\n[limits]\nturnz = 3\n",
         expect![[r#"
-        `harness.toml` line 3: unknown field `turnz`, expected one of `protocol`, `turns`, `tokens`, `seconds`, `command_seconds`, `observation_chars`, `format_errors`, `deferrals`
+        `harness.toml` line 3: unknown field `turnz`, expected one of `protocol`, `shell`, `hand_in`, `turns`, `tokens`, `seconds`, `command_seconds`, `observation_chars`, `format_errors`, `deferrals`
         help: a harness manifest has `contract`, `[[plugins]]` (name, digest, grants, settings), `[prompts]` and `[limits]`"#]],
     );
     check(
@@ -191,4 +191,42 @@ fn manifest_that_cannot_be_read_names_file_and_line() {
         cannot read `no/such/harness.toml`: No such file or directory (os error 2)
         help: check the path and its permissions"#]]
     .assert_eq(&missing.to_string());
+}
+
+#[test]
+fn ways_of_the_loop_that_were_always_so_leave_the_digest_as_it_was() {
+    let bare = HarnessManifest::bare();
+    let json = bare.canonical_json();
+    assert!(!json.contains(r#""shell":"#) && !json.contains(r#""hand_in":"#), "{json}");
+    let mut kept = bare.clone();
+    kept.limits.shell = Shell::Kept;
+    kept.limits.hand_in = HandIn::Finish;
+    assert_ne!(kept.digest(), bare.digest());
+    let again = HarnessManifest::from_json("it", kept.canonical_json().as_bytes()).unwrap();
+    assert_eq!((again.limits.shell, again.limits.hand_in), (Shell::Kept, HandIn::Finish));
+    assert_eq!(HarnessManifest::from_toml("it", &kept.to_toml().unwrap()).unwrap(), kept);
+
+    let side = |manifest| Side { manifest, facts: Ok(&[]) };
+    let check = |from, to, expected: Expect| {
+        let text = HarnessDiff::of(side(from), side(to)).to_string();
+        expected.assert_eq(text.split_once('\n').unwrap().1);
+    };
+    check(
+        &bare,
+        &kept,
+        expect![[r#"
+            Limits:
+              `hand_in`: "default" before, "finish" now
+              `shell`: "default" before, "kept" now
+        "#]],
+    );
+    check(
+        &kept,
+        &bare,
+        expect![[r#"
+            Limits:
+              `hand_in`: "finish" before, "default" now
+              `shell`: "kept" before, "default" now
+        "#]],
+    );
 }

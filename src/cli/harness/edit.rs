@@ -245,16 +245,18 @@ fn assign<T: Serialize + DeserializeOwned>(record: &T, assignment: &Assignment) 
     let Value::Object(mut map) = serde_json::to_value(record)? else {
         bail!("`{}` has no values", section.name());
     };
-    if !map.contains_key(key) {
-        let keys: Vec<_> = map.keys().map(|key| format!("`{key}`")).collect();
-        bail!("`{}` has no value `{key}`\nhelp: its values are {}", section.name(), keys.join(", "));
-    }
+    let keys: Vec<_> = map.keys().map(|key| format!("`{key}`")).collect();
     let parsed = match section {
         Section::Limits => serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.clone())),
         Section::Prompts => Value::String(value.clone()),
     };
     map.insert(key.clone(), parsed);
     serde_json::from_value(Value::Object(map)).map_err(|error| {
+        // A value may be left out where it is the default, so only the reader knows them all.
+        if error.to_string().starts_with("unknown field") {
+            let (section, keys) = (section.name(), keys.join(", "));
+            return anyhow::anyhow!("`{section}` has no value `{key}`\nhelp: its values are {keys}");
+        }
         anyhow::anyhow!(
             "`{}.{key}` cannot be `{value}`: {error}\nhelp: `tandem harness show` shows the value that it has",
             section.name()
@@ -432,10 +434,13 @@ mod tests {
     #[test]
     fn values_are_set_and_texts_that_look_like_numbers_stay_texts() {
         let words: Vec<String> =
-            ["limits.turns=40", "limits.protocol=tools", "prompts.system=12=x"].map(Into::into).to_vec();
+            ["limits.turns=40", "limits.protocol=tools", "limits.shell=kept", "prompts.system=12=x"]
+                .map(Into::into)
+                .to_vec();
         let after = set(&words, &arguments()).unwrap().apply(three()).unwrap();
         assert_eq!(after.limits.turns, 40);
         assert_eq!(after.limits.protocol, tandem_host::harness::Protocol::Tools);
+        assert_eq!(after.limits.shell, tandem_host::harness::Shell::Kept);
         assert_eq!(after.prompts.system, "12=x");
     }
 }
