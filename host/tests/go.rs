@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use expect_test::{Expect, expect};
 use serde_json::{Map, Value, json};
-use tandem_host::forge::{Built, Forge, ForgeConfig, ForgeError, Source};
+use tandem_host::forge::{Built, Forge, ForgeConfig, ForgeError, Language, Source};
 use tandem_host::plugin::{
     AdmissionOptions, Engine, Grants, HookPoint, Instance, InstanceConfig, NoWorkspace, PluginLimits,
     RunPoint, admit, call_json, run_point,
@@ -18,7 +18,13 @@ fn config() -> ForgeConfig {
 }
 
 fn forge() -> &'static Forge {
-    static FORGE: LazyLock<Forge> = LazyLock::new(|| Forge::new(config()).unwrap_or_else(|e| panic!("{e}")));
+    static FORGE: LazyLock<Forge> = LazyLock::new(|| {
+        let forge = Forge::new(config()).unwrap_or_else(|error| panic!("{error}"));
+        if forge.tools(Language::Go).is_err() {
+            forge.install(Language::Go).unwrap_or_else(|error| panic!("{error}"));
+        }
+        forge
+    });
     &FORGE
 }
 
