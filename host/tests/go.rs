@@ -113,28 +113,97 @@ fn the_same_source_gives_the_same_bytes() {
 
 #[test]
 fn an_error_is_shown_with_its_place() {
-    check(&GOOD.replace("ctx.Turn != 3", "ctx.Turns != \"3\""), expect![[""]]);
-    check(&GOOD.replace("\t\treturn nil\n", "\t\tx := 1\n\t\treturn nul\n"), expect![[""]]);
-    check(&GOOD.replace("func OnModelCall", "func OnModelCall("), expect![[""]]);
-    check("", expect![[""]]);
+    check(
+        &GOOD.replace("ctx.Turn != 3", "ctx.Turns != \"3\""),
+        expect![[r#"
+        1 compile error:
+        guard.go:10:9: error: ctx.Turns undefined (type tandem.Context has no field or method Turns)
+          | if ctx.Turns != "3" {"#]],
+    );
+    check(
+        &GOOD.replace("\t\treturn nil\n", "\t\tx := 1\n\t\treturn nul\n"),
+        expect![[r#"
+        2 compile errors:
+        guard.go:11:3: error: declared and not used: x
+          | x := 1
+          help: use it, or assign to `_`
+        guard.go:12:10: error: undefined: nul
+          | return nul"#]],
+    );
+    check(
+        &GOOD.replace("func OnModelCall", "func OnModelCall("),
+        expect![[r#"
+        1 compile error:
+        guard.go:9:23: error: syntax error: unexpected name tandem, expected )
+          | func OnModelCall((ctx tandem.Context) tandem.NoteOrStop {"#]],
+    );
+    check(
+        "",
+        expect![[r#"
+        1 compile error:
+        guard.go:1:1: error: syntax error: package statement must be first"#]],
+    );
 }
 
 #[test]
 fn a_function_that_is_no_point_or_has_another_type_is_named() {
-    check(&GOOD.replace("tandem.NoteOrStop {", "tandem.RewriteOrRefuse {"), expect![[""]]);
+    check(
+        &GOOD.replace("tandem.NoteOrStop {", "tandem.RewriteOrRefuse {"),
+        expect![[r#"
+        1 compile error:
+        guard.go:13:9: error: cannot use tandem.Note(fmt.Sprintf("turn %d", ctx.Turn)) (value of string type tandem.Note) as tandem.RewriteOrRefuse value in return statement: tandem.Note does not implement tandem.RewriteOrRefuse (missing method rewriteOrRefuse)
+          | return tandem.Note(fmt.Sprintf("turn %d", ctx.Turn))"#]],
+    );
     check(
         &GOOD.replace("(ctx tandem.Context) tandem.NoteOrStop", "(ctx *tandem.Context) tandem.NoteOrStop"),
-        expect![[""]],
+        expect![[r#"
+            1 compile error:
+            guard.go:9:1: error: `OnModelCall` has the type `func(ctx *tandem.Context) tandem.NoteOrStop`, not that of its point
+              | func OnModelCall(ctx *tandem.Context) tandem.NoteOrStop {
+              help: write `func OnModelCall(ctx tandem.Context) tandem.NoteOrStop`"#]],
     );
-    check(&GOOD.replace("OnModelCall", "OnModelcall"), expect![[""]]);
-    check(&GOOD.replace("OnModelCall", "onModelCall"), expect![[""]]);
+    check(
+        &GOOD.replace("OnModelCall", "OnModelcall"),
+        expect![[r#"
+        1 compile error:
+        guard.go:9:1: error: there is no point `OnModelcall`
+          | func OnModelcall(ctx tandem.Context) tandem.NoteOrStop {
+          help: the points are Tools, SettingsSchema, OnEpisodeStart, OnModelCall, OnFormatError, OnToolCall, OnToolResult, OnLoop, OnSubmit, OnChoosePatch, OnLimit, Observe"#]],
+    );
+    check(
+        &GOOD.replace("OnModelCall", "onModelCall"),
+        expect![[r#"
+        the plugin exports no hook point and no tools
+        help: define a function such as `func OnModelCall(ctx tandem.Context) tandem.NoteOrStop`"#]],
+    );
 }
 
 #[test]
 fn what_a_plugin_does_not_have_is_named() {
-    check("package plugin\n\nimport \"net/http\"\n\nvar _ = http.Get\n", expect![[""]]);
-    check("package plugin\n\nimport \"os/exec\"\n\nvar _ = exec.Command\n", expect![[""]]);
-    check("package plugin\n\nimport \"github.com/pkg/errors\"\n\nvar _ = errors.New\n", expect![[""]]);
+    check(
+        "package plugin\n\nimport \"net/http\"\n\nvar _ = http.Get\n",
+        expect![[r#"
+        1 compile error:
+        guard.go:3:8: error: a plugin cannot import `net/http`
+          | import "net/http"
+          help: a plugin has no network"#]],
+    );
+    check(
+        "package plugin\n\nimport \"os/exec\"\n\nvar _ = exec.Command\n",
+        expect![[r#"
+        1 compile error:
+        guard.go:3:8: error: a plugin cannot import `os/exec`
+          | import "os/exec"
+          help: use `tandem/exec`"#]],
+    );
+    check(
+        "package plugin\n\nimport \"github.com/pkg/errors\"\n\nvar _ = errors.New\n",
+        expect![[r#"
+        1 compile error:
+        guard.go:3:8: error: a plugin cannot import `github.com/pkg/errors`
+          | import "github.com/pkg/errors"
+          help: there are the packages of `tandem/` and of the standard library: bufio bytes cmp compress/flate compress/gzip compress/zlib container/heap container/list container/ring context crypto/hmac crypto/md5 crypto/sha1 crypto/sha256 crypto/sha512 encoding/base32 encoding/base64 encoding/binary encoding/csv encoding/hex encoding/json encoding/xml errors fmt go/ast go/format go/parser go/token hash/adler32 hash/crc32 hash/crc64 hash/fnv hash/maphash html io io/fs iter log maps math math/big math/bits math/cmplx math/rand math/rand/v2 net/url os path path/filepath reflect regexp regexp/syntax runtime runtime/debug slices sort strconv strings sync sync/atomic text/scanner text/tabwriter text/template time unicode unicode/utf16 unicode/utf8 unique unsafe"#]],
+    );
 }
 
 #[test]
@@ -142,32 +211,72 @@ fn hostile_source_gets_nothing_of_this_machine() {
     // C, and what it would tell the linker.
     check(
         "package plugin\n\n// #cgo LDFLAGS: -L/etc\n// #include \"/etc/passwd\"\nimport \"C\"\n",
-        expect![[""]],
+        expect![[r#"
+            1 compile error:
+            guard.go:5:8: error: a plugin cannot import `C`
+              | import "C"
+              help: a plugin has no C; write it in Go, or write the plugin in C"#]],
     );
-    check("package plugin\n\n//go:cgo_ldflag \"/etc/passwd\"\nfunc f() {}\n", expect![[""]]);
+    check(
+        "package plugin\n\n//go:cgo_ldflag \"/etc/passwd\"\nfunc f() {}\n",
+        expect![[r#"
+        1 compile error:
+        guard.go:3:3: error: //go:cgo_ldflag "/etc/passwd" only allowed in cgo-generated code
+          | //go:cgo_ldflag "/etc/passwd""#]],
+    );
     // A file of the machine in the component, or in a message.
-    check("package plugin\n\nimport _ \"embed\"\n\n//go:embed /etc/passwd\nvar text string\n", expect![[""]]);
-    check("package plugin\n\n//line /etc/passwd:1\nfunc f() int { return \"a\" }\n", expect![[""]]);
-    check("package plugin\n\nimport \"../../etc\"\n", expect![[""]]);
+    check(
+        "package plugin\n\nimport _ \"embed\"\n\n//go:embed /etc/passwd\nvar text string\n",
+        expect![[r#"
+        1 compile error:
+        guard.go:3:10: error: a plugin cannot import `embed`
+          | import _ "embed"
+          help: there are the packages of `tandem/` and of the standard library: bufio bytes cmp compress/flate compress/gzip compress/zlib container/heap container/list container/ring context crypto/hmac crypto/md5 crypto/sha1 crypto/sha256 crypto/sha512 encoding/base32 encoding/base64 encoding/binary encoding/csv encoding/hex encoding/json encoding/xml errors fmt go/ast go/format go/parser go/token hash/adler32 hash/crc32 hash/crc64 hash/fnv hash/maphash html io io/fs iter log maps math math/big math/bits math/cmplx math/rand math/rand/v2 net/url os path path/filepath reflect regexp regexp/syntax runtime runtime/debug slices sort strconv strings sync sync/atomic text/scanner text/tabwriter text/template time unicode unicode/utf16 unicode/utf8 unique unsafe"#]],
+    );
+    check(
+        "package plugin\n\n//line /etc/passwd:1\nfunc f() int { return \"a\" }\n",
+        expect![[r#"
+        1 compile error:
+        /etc/passwd:1:0: error: cannot use "a" (untyped string constant) as int value in return statement"#]],
+    );
+    check(
+        "package plugin\n\nimport \"../../etc\"\n",
+        expect![[r#"
+        1 compile error:
+        guard.go:3:8: error: a plugin cannot import `../../etc`
+          | import "../../etc"
+          help: there are the packages of `tandem/` and of the standard library: bufio bytes cmp compress/flate compress/gzip compress/zlib container/heap container/list container/ring context crypto/hmac crypto/md5 crypto/sha1 crypto/sha256 crypto/sha512 encoding/base32 encoding/base64 encoding/binary encoding/csv encoding/hex encoding/json encoding/xml errors fmt go/ast go/format go/parser go/token hash/adler32 hash/crc32 hash/crc64 hash/fnv hash/maphash html io io/fs iter log maps math math/big math/bits math/cmplx math/rand math/rand/v2 net/url os path path/filepath reflect regexp regexp/syntax runtime runtime/debug slices sort strconv strings sync sync/atomic text/scanner text/tabwriter text/template time unicode unicode/utf16 unicode/utf8 unique unsafe"#]],
+    );
     // Functions of the runtime, and imports that the host does not have.
     check(
         &format!("{GOOD}\n//go:linkname grow runtime.sbrk\nfunc grow(n uintptr) uintptr\n")
             .replace("\"fmt\"", "\"fmt\"\n\t_ \"unsafe\"")
             .replace("return nil", "grow(0)\n\t\treturn nil"),
-        expect![[""]],
+        expect![[r#"
+            1 compile error:
+            error: plugin: invalid reference to runtime.sbrk"#]],
     );
     check(
         &format!(
             "{GOOD}\n//go:wasmimport wasi:filesystem/preopens@0.2.0 get-directories\nfunc all(at uint32)\n"
         )
         .replace("return nil", "all(0)\n\t\treturn nil"),
-        expect![[""]],
+        expect![[r#"
+            the plugin imports `get-directories` of `wasi:filesystem/preopens@0.2.0`, which is not part of the contract
+            help: import only tandem:harness capabilities; of WASI only cli, io, clocks and random are linked; use `workspace::read` and `workspace::write` instead of `std::fs`"#]],
     );
     check(
         &format!("{GOOD}\n//go:wasmexport tandem:harness/steal@0.1.0#all\nfunc steal() {{}}\n"),
-        expect![[""]],
+        expect![[r#"
+            the plugin exports `tandem:harness/steal@0.1.0#all`, which is not part of the contract
+            help: export interfaces of tandem:harness/…@0.1.0: observe, on-choose-patch, on-episode-start, on-format-error, on-limit, on-loop, on-model-call, on-submit, on-tool-call, on-tool-result, settings-schema, tools"#]],
     );
-    check(&format!("{GOOD}\n//go:wasmexport cabi_realloc\nfunc steal() {{}}\n"), expect![[""]]);
+    check(
+        &format!("{GOOD}\n//go:wasmexport cabi_realloc\nfunc steal() {{}}\n"),
+        expect![[r#"
+        1 compile error:
+        error: duplicated definition of symbol cabi_realloc, from plugin (type STEXT size 1) and tandem/internal/abi (type STEXT size 2)"#]],
+    );
 }
 
 /// The error of a build whose message depends on the machine: its first line, and no more.
@@ -179,13 +288,24 @@ fn refused(text: &str, expected: Expect) {
 #[test]
 fn a_source_that_is_too_much_for_the_compiler_is_refused() {
     let deep = 2_000_000;
-    refused(&format!("package plugin\nvar x = {}1{}\n", "(".repeat(deep), ")".repeat(deep)), expect![[""]]);
+    refused(
+        &format!("package plugin\nvar x = {}1{}\n", "(".repeat(deep), ")".repeat(deep)),
+        expect![
+            "the compiler failed without a message of its own (it crashed; the source is nested too deep)"
+        ],
+    );
     refused(
         "package plugin\nvar a [1 << 40]byte\nvar b = [1 << 33]byte{}\nconst c = 1 << 100000\n",
-        expect![[""]],
+        expect!["1 compile error:"],
     );
-    refused("package plugin\ntype T[A any] struct{ a *T[T[A]] }\nvar x T[int]\n", expect![[""]]);
-    refused(&format!("package plugin\nvar x = `{}`\n", "a".repeat(5 << 20)), expect![[""]]);
+    refused(
+        "package plugin\ntype T[A any] struct{ a *T[T[A]] }\nvar x T[int]\n",
+        expect!["1 compile error:"],
+    );
+    refused(
+        &format!("package plugin\nvar x = `{}`\n", "a".repeat(5 << 20)),
+        expect!["the source has 5242906 bytes; the limit is 4194304"],
+    );
 }
 
 /// A plugin with one behaviour a command.
@@ -306,13 +426,54 @@ async fn answer(engine: &Engine, point: HookPoint, input: Value) -> String {
 async fn a_panic_is_a_fault_with_its_message_and_place() {
     let engine = engine(64 << 20);
     for (command, expected) in [
-        ("index", expect![[""]]),
-        ("error", expect![[""]]),
-        ("goroutine", expect![[""]]),
-        ("deadlock", expect![[""]]),
-        ("recursion", expect![[""]]),
-        ("sleep", expect![[""]]),
-        ("order", expect![[""]]),
+        (
+            "index",
+            expect![[r#"
+            `on-tool-call`: it trapped: wasm `unreachable` instruction executed; it wrote: panic: runtime error: slice bounds out of range [5:4]
+              at plugin.OnToolCall, plugin.go:18
+            help: handle every input, an empty workspace and missing files too, and return instead of panicking"#]],
+        ),
+        (
+            "error",
+            expect![[r#"
+            `on-tool-call`: it trapped: wasm `unreachable` instruction executed; it wrote: panic: a reason
+              at plugin.OnToolCall, plugin.go:20
+            help: handle every input, an empty workspace and missing files too, and return instead of panicking"#]],
+        ),
+        (
+            "goroutine",
+            expect![[r#"
+            `on-tool-call`: it trapped: wasm `unreachable` instruction executed; it wrote: panic: beside the call
+
+            goroutine 7 [running]:
+            plugin.OnToolCall.func1()
+            	plugin.go:23 +0x2
+            created by plugin.OnToolCall in goroutine 1
+            	plugin.go:23 +0x5a
+            help: handle every input, an empty workspace and missing files too, and return instead of panicking"#]],
+        ),
+        (
+            "deadlock",
+            expect![[r#"
+            `on-tool-call`: it trapped: wasm `unreachable` instruction executed; it wrote: fatal error: all goroutines are asleep - deadlock!
+
+            goroutine 1 [chan receive]:
+            plugin.OnToolCall({0x1, {{0x0, 0x32, 0x1}, {0x0, 0x0, 0x0}, {0x0, 0x0, 0x0}}}, ...)
+            	plugin.go:26 +0x54
+            main.exportOnToolCall(0x1, 0x0, 0x1, 0x32, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, ...)
+            	tandem/on_tool_call.go:17 +0x25
+            tandem:harness/on-tool-call@0.1.0#on-tool-call()
+            	<autogenerated>:1 +0x1
+            help: handle every input, an empty workspace and missing files too, and return instead of panicking"#]],
+        ),
+        (
+            "recursion",
+            expect![[r#"
+            `on-tool-call`: it trapped: call stack exhausted
+            help: handle every input, an empty workspace and missing files too, and return instead of panicking"#]],
+        ),
+        ("sleep", expect![[r#"{"refuse":"slept 3s 2026-01-01 00:00:00.000007 +0000 UTC"}"#]]),
+        ("order", expect![[r#"{"refuse":"map[a:1 b:2]"}"#]]),
     ] {
         let input = json!({"call": {"name": "bash", "arguments": {"command": command}}});
         expected.assert_eq(&answer(&engine, HookPoint::OnToolCall, input).await);
@@ -347,9 +508,10 @@ async fn json_is_read_and_written_as_the_other_languages_do() {
 async fn every_kind_of_content_reaches_the_host() {
     let engine = engine(64 << 20);
     let shown = answer(&engine, HookPoint::Tools, json!({"name": "show", "arguments": {}})).await;
-    expect![[""]].assert_eq(&shown);
+    expect![[r#"{"content":[{"text":"here"},{"image":{"data":"3 bytes, sha256:039058c6f2c0cb492c533b0a4d14ef77cc0f78abccced5287d84a1a2011cfb81","media_type":"image/png"}}],"is_error":false,"structured":{"names":["a","\"b\""],"size":3}}"#]].assert_eq(&shown);
     let unknown = answer(&engine, HookPoint::Tools, json!({"name": "other", "arguments": {}})).await;
-    expect![[""]].assert_eq(&unknown);
+    expect![[r#"{"content":[{"text":"there is no tool other"}],"is_error":true,"structured":null}"#]]
+        .assert_eq(&unknown);
 }
 
 /// An adapter that grew the memory would lie in what Go takes for its own.
