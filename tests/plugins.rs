@@ -317,10 +317,10 @@ fn new_overwrites_nothing_and_says_what_it_cannot_do() {
     );
     assert!(!scratch.path("hook/plugin.rs").exists());
     scratch.check(
-        &new(&["hook", "--lang", "python", "--points", "on-submit"]),
+        &new(&["hook", "--lang", "cobol", "--points", "on-submit"]),
         1,
         expect![[r#"
-            error: the forge builds Rust, not `python`
+            error: the forge builds rust, javascript, typescript, python, c, cpp, zig, go, not `cobol`
             help: build a component for the contract in `wit/` with that language's own tools, then hand it over: `tandem plugin check FILE.wasm`, `tandem plugin test FOLDER --component FILE.wasm`, `tandem harness add NAME FILE.wasm`
         "#]],
     );

@@ -573,7 +573,7 @@ fn a_missing_toolchain_is_named_with_the_command_that_installs_it() {
     let nowhere = ForgeConfig { tools_dir: "/nowhere".into(), ..ForgeConfig::new(cache()) };
     let error = Forge::new(nowhere).unwrap().build(&source("a.c", "")).unwrap_err();
     expect![[r#"
-        the compiler of c (Zig 0.17.1, with its clang) is not in `/nowhere/zig/0.17.1`
+        the compiler of c (Zig 0.17.1, with its clang) is not in `/nowhere/zig/ziglang`
         help: tandem plugin tools c"#]]
     .assert_eq(&error.to_string());
 }
