@@ -41,7 +41,8 @@ pub fn run(examples: &Path, cache: &Path, out: &Path) -> Result<()> {
         let path = examples.join(language.name()).join(&file);
         let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         let mark = if language == Language::Python { "#" } else { "//" };
-        let source = |round: usize| Source::File { name: file.clone(), text: format!("{text}\n{mark} {round}\n") };
+        let source =
+            |round: usize| Source::File { name: file.clone(), text: format!("{text}\n{mark} {round}\n") };
         let start = Instant::now();
         match forge.build(&source(0)) {
             Ok(_) => {}
