@@ -9,6 +9,7 @@ out=${1:?usage: scripts/bench_guests.sh OUT}
 tools=${XDG_CACHE_HOME:-$HOME/.cache}/tandem/tools/bench
 guests=$PWD/host/bench/guests
 python=0.25.1
+qjs=0.4.5
 mkdir -p "$out" "$tools"
 out=$(cd "$out" && pwd)
 work=$(mktemp -d)
@@ -34,7 +35,11 @@ make_guest() {
 }
 
 build_quickjs() {
-    scripts/js_guests.sh "$out" "$guests"
+    local componentize=$tools/node_modules/.bin/componentize-qjs
+    if [ ! -x "$componentize" ]; then
+        npm install --prefix "$tools" --no-audit --no-fund --silent --save-exact "componentize-qjs@$qjs" || return 1
+    fi
+    "$componentize" --wit "$work/wit" --world hook --js "$1" --stub-wasi --sync --output "$out/quickjs.wasm"
 }
 
 build_python() (
@@ -56,6 +61,6 @@ build_extism() {
     cp "$tools/extism-target/wasm32-unknown-unknown/release/hook.wasm" "$out/extism.wasm"
 }
 
-make_guest quickjs "$guests/quickjs.js" "$(sha256sum <scripts/js_guests.sh)"
+make_guest quickjs "$guests/quickjs.js" "$qjs"
 make_guest python "$guests/hook.py" "$python"
 make_guest extism "$guests/extism/src/lib.rs" "$(sha256sum <"$guests/extism/Cargo.toml")"

@@ -290,6 +290,82 @@ fn a_new_plugin_with_settings_is_silenced_by_them_at_every_point() {
     }
 }
 
+/// A new plugin in another language than Rust passes its cases, with what an editor needs beside it. Left out,
+/// and said so, where its compiler is missing.
+fn check_language(lang: &str, wrote: Expect) {
+    let scratch = Scratch::new();
+    let tools: Value = serde_json::from_str(&scratch.done(&["tools", "--json"])).unwrap();
+    let row = tools.as_array().unwrap().iter().find(|row| row["language"] == lang);
+    let row = row.unwrap_or_else(|| panic!("{lang} is not in {tools}"));
+    if row.get("missing").is_some() {
+        assert!(std::env::var_os("TANDEM_REQUIRE_LANGUAGES").is_none(), "{row}");
+        println!("{lang} is left out: {}", row["missing"]);
+        return;
+    }
+    let new = ["new", "hook", "--lang", lang, "--points", "on-submit,tools", "--dir", "DIR/hook"];
+    scratch.check(&new, 0, wrote);
+    let report = scratch.done(&["test", "DIR/hook"]);
+    assert!(report.contains("0 failed") || report.contains("pass"), "{report}");
+}
+
+#[test]
+fn a_new_plugin_in_another_language_passes_at_once() {
+    check_language(
+        "javascript",
+        expect![[r#"
+            wrote DIR/hook/plugin.js
+            wrote DIR/hook/cases.toml
+            wrote DIR/hook/README.md
+            wrote DIR/hook/tandem.d.ts
+            wrote DIR/hook/tsconfig.json
+            next: tandem plugin test DIR/hook
+        "#]],
+    );
+    check_language(
+        "python",
+        expect![[r#"
+            wrote DIR/hook/plugin.py
+            wrote DIR/hook/cases.toml
+            wrote DIR/hook/README.md
+            wrote DIR/hook/tandem, for editors
+            next: tandem plugin test DIR/hook
+        "#]],
+    );
+    check_language(
+        "c",
+        expect![[r#"
+            wrote DIR/hook/plugin.c
+            wrote DIR/hook/cases.toml
+            wrote DIR/hook/README.md
+            wrote DIR/hook/tandem.h
+            next: tandem plugin test DIR/hook
+        "#]],
+    );
+}
+
+#[test]
+fn tools_says_what_builds_each_language_and_which_are_none() {
+    let scratch = Scratch::new();
+    let shown = scratch.done(&["tools"]);
+    for language in ["rust", "javascript", "typescript", "python", "c", "cpp", "zig", "go"] {
+        let line = shown.lines().find(|line| line.starts_with(&format!("{language}: ")));
+        assert!(line.is_some(), "{language} is not in\n{shown}");
+    }
+    scratch.check(
+        &["tools", "cobol"],
+        1,
+        expect![[r#"
+            error: `cobol` is no language that the forge builds
+            help: they are rust, javascript, typescript, python, c, cpp, zig, go
+        "#]],
+    );
+    // Where nothing can be found, each missing compiler comes with the command that installs it.
+    let output =
+        scratch.program(&["tools", "rust", "python"]).env("PATH", "/nowhere").env("TANDEM_HOME", "DIR").run();
+    assert_eq!(output.code, Some(1));
+    assert!(output.stderr.contains("help: "), "{}", output.stderr);
+}
+
 #[test]
 fn new_overwrites_nothing_and_says_what_it_cannot_do() {
     fn new<'a>(words: &[&'a str]) -> Vec<&'a str> {

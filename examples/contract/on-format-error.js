@@ -5,8 +5,6 @@ const TEXTS = {
   "several-actions": "One command in each answer, please.",
 };
 
-export const onFormatError = {
-  onFormatError(_context, error, _output) {
-    return TEXTS[error]; // undefined leaves the host's text
-  },
-};
+export function onFormatError(_context, error, _output) {
+  return TEXTS[error]; // undefined leaves the host's text
+}

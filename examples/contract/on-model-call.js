@@ -1,13 +1,10 @@
 // Says once how many turns are left. Setting: `turns_left`, default 5.
-// imports: settings
-import { get } from "tandem:harness/settings@0.1.0";
+import { note } from "tandem";
+import { settings } from "tandem/settings";
 
-export const onModelCall = {
-  onModelCall(context) {
-    const sayAt = JSON.parse(get()).turns_left ?? 5;
-    const { used, limit } = context.budget.turns; // bigint, since they are u64
-    if (limit === undefined || limit === null) return undefined;
-    const left = Number(limit - used);
-    return left === sayAt ? { tag: "note", val: `${left} turns are left. Hand in in time.` } : undefined;
-  },
-};
+export function onModelCall(context) {
+  const sayAt = settings().turns_left ?? 5;
+  const { used, limit } = context.budget.turns;
+  if (limit === null || limit - used !== sayAt) return undefined;
+  return note(`${sayAt} turns are left. Hand in in time.`);
+}

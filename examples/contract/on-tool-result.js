@@ -1,8 +1,6 @@
 // Advice after a command that was stopped.
+import { annotate } from "tandem";
 
-export const onToolResult = {
-  onToolResult(_context, _call, outcome) {
-    if (outcome.status !== "timed-out") return undefined;
-    return { tag: "annotate", val: "Run less of it: one test, or fewer lines." };
-  },
-};
+export function onToolResult(_context, _call, outcome) {
+  if (outcome.status === "timed-out") return annotate("Run less of it: one test, or fewer lines.");
+}

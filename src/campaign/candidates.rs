@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use async_trait::async_trait;
-use tandem_host::forge::{Forge, Language, Source};
+use tandem_host::forge::{Forge, ForgeError, Language, Source};
 use tandem_host::harness::{Generation, HarnessManifest, PluginEntry};
 use tandem_host::plugin::{AdmissionOptions, Engine};
 use tandem_host::store::{BlobStore, Digest};
@@ -63,6 +63,7 @@ impl Builder {
         let forge = self.forge.clone();
         let built = match tokio::task::spawn_blocking(move || forge.build(&source)).await? {
             Ok(built) => built,
+            Err(error @ (ForgeError::Toolchain { .. } | ForgeError::Io { .. })) => return Err(error.into()),
             Err(error) => {
                 return Ok(Err(Refused { plugin: None, seconds: 0.0, reason: error.to_string() }));
             }
@@ -119,7 +120,7 @@ impl Judge for Bench<'_> {
             if !same {
                 let names: Vec<_> = exports.iter().map(|export| export.as_str()).collect();
                 return Ok(Err(format!(
-                    "`points` of the manifest are {}, and the source exports {}\nhelp: name in `points` what the source exports with its `export_…!` macros",
+                    "`points` of the manifest are {}, and the source exports {}\nhelp: name in `points` what the source exports, no more and no less",
                     manifest.points.join(", "),
                     names.join(", ")
                 )));

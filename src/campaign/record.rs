@@ -14,11 +14,12 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tandem_host::agent::{EpisodeRecord, Exit, Outcome};
+use tandem_host::forge::Language;
 use tandem_host::harness::HarnessManifest;
 use tandem_host::store::{BlobStore, Digest};
 
 /// The layout that this program reads and writes.
-const SCHEMA_VERSION: i64 = 1;
+const SCHEMA_VERSION: i64 = 2;
 
 const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -49,6 +50,7 @@ CREATE TABLE IF NOT EXISTS publication (
 CREATE TABLE IF NOT EXISTS source (
     plugin TEXT PRIMARY KEY,
     source TEXT NOT NULL,
+    language TEXT NOT NULL,
     name TEXT NOT NULL
 );
 CREATE TABLE IF NOT EXISTS phase (
@@ -117,6 +119,13 @@ impl EpisodeRow {
     pub fn valid(&self) -> bool {
         !self.outcome.starts_with("invalid")
     }
+}
+
+/// The source that a plugin was built from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceRow {
+    pub digest: Digest,
+    pub language: Language,
 }
 
 /// An accepted harness, in the order of publication.
@@ -299,21 +308,27 @@ impl RunRecord {
     }
 
     /// Keeps where a plugin came from.
-    pub fn add_source(&self, plugin: &Digest, source: &Digest, name: &str) -> Result<()> {
+    pub fn add_source(&self, plugin: &Digest, source: &SourceRow, name: &str) -> Result<()> {
         self.connection().execute(
-            "INSERT OR IGNORE INTO source (plugin, source, name) VALUES (?1, ?2, ?3)",
-            [&plugin.to_string(), &source.to_string(), name],
+            "INSERT OR IGNORE INTO source (plugin, source, language, name) VALUES (?1, ?2, ?3, ?4)",
+            [&plugin.to_string(), &source.digest.to_string(), source.language.name(), name],
         )?;
         Ok(())
     }
 
-    /// The source digest of a plugin that this run built.
-    pub fn source_of(&self, plugin: &Digest) -> Result<Option<Digest>> {
-        let found: Option<String> = self
+    /// The source of a plugin that this run built.
+    pub fn source_of(&self, plugin: &Digest) -> Result<Option<SourceRow>> {
+        let found: Option<(String, String)> = self
             .connection()
-            .query_row("SELECT source FROM source WHERE plugin = ?1", [plugin.to_string()], |row| row.get(0))
+            .query_row("SELECT source, language FROM source WHERE plugin = ?1", [plugin.to_string()], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
             .optional()?;
-        found.map(|text| text.parse().map_err(anyhow::Error::from)).transpose()
+        let Some((digest, language)) = found else { return Ok(None) };
+        let language = Language::named(&language).with_context(|| {
+            format!("the source of {plugin} is in `{language}`, which this program does not know")
+        })?;
+        Ok(Some(SourceRow { digest: digest.parse()?, language }))
     }
 
     /// Ends a phase: its report is there from now on, and it is not run again.

@@ -22,7 +22,7 @@ use super::candidates::{self, Builder};
 use super::config::CampaignConfig;
 use super::draw;
 use super::ledger::{gate_id, keep_ledger};
-use super::record::{Arm, EpisodeRow, Place, Publication, RunRecord};
+use super::record::{Arm, EpisodeRow, Place, Publication, RunRecord, SourceRow};
 use super::reports::{CandidateReport, ProposalRow, UpdateReport};
 use super::runtime::PolicyRuntime;
 use super::teach::{NewIdeas, Round};
@@ -95,6 +95,11 @@ impl Campaign {
             .unwrap_or(0);
         let runtime = PolicyRuntime::open(&config, &parts.device, &run.join("checkpoints"), version)?;
         let teacher = NewIdeas::open(&config.teacher.harness, tasks.values(), Some(runtime.policy()))?;
+        if teacher.is_some() {
+            let language = config.teacher.harness.language;
+            let tools = parts.forge.tools(language);
+            tools.with_context(|| format!("the teacher writes {language}, which cannot be built"))?;
+        }
         let builder = Builder {
             engine: parts.engine,
             forge: Arc::new(parts.forge),
@@ -380,7 +385,8 @@ impl Campaign {
             Err(refused) => (refused.plugin, refused.seconds, Err(refused.reason)),
         };
         if let Some(plugin) = &plugin {
-            self.record.add_source(plugin, &proposal.source, &proposal.name)?;
+            let source = SourceRow { digest: proposal.source, language: proposal.language };
+            self.record.add_source(plugin, &source, &proposal.name)?;
         }
         report.plugin = plugin;
         report.build_seconds = seconds;

@@ -25,15 +25,17 @@ const REASON_CHARS: usize = 300;
 
 /// The plugins of a harness, with the sources that this run knows.
 pub fn current_plugins(record: &RunRecord, manifest: &HarnessManifest) -> Result<Vec<PluginText>> {
-    let text = |digest: &Digest| -> Result<Option<String>> {
-        let Some(source) = record.source_of(digest)? else { return Ok(None) };
-        Ok(Some(String::from_utf8_lossy(&record.blobs().get(&source)?).into_owned()))
-    };
     let plugins = manifest.plugins.iter().map(|plugin| {
+        let source = record.source_of(&plugin.digest)?;
+        let text = match &source {
+            Some(source) => Some(String::from_utf8_lossy(&record.blobs().get(&source.digest)?).into_owned()),
+            None => None,
+        };
         Ok(PluginText {
             name: plugin.name.clone(),
             grants: plugin.grants.clone(),
-            source: text(&plugin.digest)?,
+            language: source.map(|source| source.language).unwrap_or_default(),
+            source: text,
         })
     });
     plugins.collect()

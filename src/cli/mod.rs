@@ -18,6 +18,7 @@ mod train;
 #[cfg(feature = "train")]
 mod warmup;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -91,7 +92,11 @@ enum Command {
     Report(ReportArguments),
     /// Compile one component: the host calls this in a process with caps.
     #[command(name = setup::COMPILE, hide = true)]
-    CompileComponent { input: std::path::PathBuf, output: std::path::PathBuf },
+    CompileComponent {
+        input: std::path::PathBuf,
+        output: std::path::PathBuf,
+        functions: Option<std::path::PathBuf>,
+    },
     /// Verify a pair.
     #[command(subcommand)]
     Pair(pair::PairCommand),
@@ -110,7 +115,7 @@ struct ReportArguments {
 pub fn main() -> ExitCode {
     let filter = tracing_subscriber::EnvFilter::try_from_env("TANDEM_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal()).init();
     let arguments = Arguments::parse();
     setup::choose_workspaces(arguments.workspaces, arguments.allow_host_commands);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
@@ -149,8 +154,8 @@ async fn dispatch(command: Command) -> Result<Exit> {
         Command::Train(arguments) => train::run(arguments).await,
         Command::Gc(arguments) => gc::run(arguments),
         Command::Report(arguments) => report(&arguments),
-        Command::CompileComponent { input, output } => {
-            match tandem_host::plugin::compile_child(&input, &output) {
+        Command::CompileComponent { input, output, functions } => {
+            match tandem_host::plugin::compile_child(&input, &output, functions.as_deref()) {
                 Ok(()) => Ok(Exit::Done),
                 // The parent reads this and says it in its own words.
                 Err(reason) => {

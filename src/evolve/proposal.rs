@@ -6,9 +6,6 @@ use tandem_host::store::Digest;
 
 use super::signals::Signal;
 
-/// The languages that a teacher may write; the prompts have their SDK.
-pub const LANGUAGES: [Language; 1] = [Language::Rust];
-
 /// What a model says about the plugin that it wrote.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -6,7 +6,7 @@
 //! harness.json         the canonical manifest; its SHA-256 is the harness digest
 //! policy/              a folder that Hugging Face loads
 //! components/HEX.wasm  one for each plugin of the harness
-//! sources/HEX.rs       the source of each plugin that the run built
+//! sources/HEX.rs       the source of each plugin that the run built, with the ending of its language
 //! ```
 //!
 //! Skills are training only and never part of a pair.
@@ -61,12 +61,14 @@ pub fn write(out: &Path, policy: &Path, harness: &Digest, record: &RunRecord) ->
         write_file(&root.join("components").join(format!("{}.wasm", plugin.digest.hex())), &component)?;
         let source = record.source_of(&plugin.digest)?;
         if let Some(source) = &source {
-            write_file(
-                &root.join("sources").join(format!("{}.rs", source.hex())),
-                &record.blobs().get(source)?,
-            )?;
+            let file = format!("{}.{}", source.digest.hex(), source.language.extension());
+            write_file(&root.join("sources").join(file), &record.blobs().get(&source.digest)?)?;
         }
-        plugins.push(PairPlugin { name: plugin.name.clone(), component: plugin.digest, source });
+        plugins.push(PairPlugin {
+            name: plugin.name.clone(),
+            component: plugin.digest,
+            source: source.map(|source| source.digest),
+        });
     }
     fs::rename(policy, root.join("policy"))
         .with_context(|| format!("{} cannot be moved into the pair", policy.display()))?;

@@ -1,12 +1,11 @@
-// The hook that is measured, for QuickJS. Numbers of 64 bits come as BigInt.
-// exports: on-model-call, on-tool-call
+// The hook that is measured, for QuickJS.
 
 export const onModelCall = {
   onModelCall(context) {
     const { used, limit } = context.budget.turns;
-    if (limit === undefined) return undefined;
-    const left = limit > used ? limit - used : 0n;
-    return left <= 3n ? { tag: "note", val: `${left} of ${limit} turns are left.` } : undefined;
+    if (limit === null) return undefined;
+    const left = Math.max(limit - used, 0);
+    return left <= 3 ? { tag: "note", val: `${left} of ${limit} turns are left.` } : undefined;
   },
 };
 

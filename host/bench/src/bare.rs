@@ -60,7 +60,7 @@ fn engine() -> Result<Engine> {
 fn load(engine: &Engine, path: &Path) -> Result<Component> {
     let dir = tempfile::tempdir()?;
     let native = dir.path().join("native");
-    compile_child(path, &native).map_err(wasmtime::Error::msg)?;
+    compile_child(path, &native, None).map_err(wasmtime::Error::msg)?;
     // SAFETY: the file is what the compiler just made, in a folder of ours.
     let component = unsafe { Component::deserialize_file(engine, &native) };
     component.context("the settings of the baseline are not those of the host")

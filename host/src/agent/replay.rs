@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde::Serialize;
+use tracing::instrument::WithSubscriber;
 
 use super::cancel::Cancel;
 use super::episode::{EpisodeSpec, run_episode};
@@ -40,7 +41,9 @@ pub async fn replay(
         sampling: Sampling::default(),
         skill: skill_of(recorded),
     };
-    run_episode(&spec, &Recorded::of(recorded), lease, config, cancel).await
+    // That the recorded replies come to an end is what a replay shows, and no trouble for the log.
+    let quiet = tracing::subscriber::NoSubscriber::default();
+    run_episode(&spec, &Recorded::of(recorded), lease, config, cancel).with_subscriber(quiet).await
 }
 
 /// The skill that the policy was shown, from the pieces of the first prompt.

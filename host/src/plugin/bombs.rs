@@ -48,8 +48,9 @@ async fn refused_in_child(name: &str, bytes: &[u8], time: Duration, expected: Ex
 #[test]
 fn compile_child_process() {
     let paths: Vec<_> = std::env::args().skip(1).filter(|arg| arg.starts_with('/')).collect();
-    if let [input, output] = &paths[..]
-        && let Err(message) = compile_child(input.as_ref(), output.as_ref())
+    if let [input, output, functions @ ..] = &paths[..]
+        && let Err(message) =
+            compile_child(input.as_ref(), output.as_ref(), functions.first().map(AsRef::as_ref))
     {
         eprintln!("{message}");
         std::process::exit(1);

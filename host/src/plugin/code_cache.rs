@@ -85,6 +85,11 @@ impl CodeCache {
         let _ = fs::remove_file(self.path(component, engine));
     }
 
+    /// The file of functions that components share; see [`super::function_cache`].
+    pub(super) fn functions(&self) -> PathBuf {
+        self.dir.join("functions")
+    }
+
     fn write(&self, path: &Path, native: &[u8]) -> io::Result<()> {
         self.make_room(native.len() as u64)?;
         let mut file =

@@ -6,12 +6,15 @@ use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use wasmtime::component::Component;
 
+use super::code_cache::CodeCache;
 use super::engine::{self, Engine};
+use super::function_cache::{FunctionCache, MIN_COMPONENT};
 use crate::store::Digest;
 
 /// Where Cranelift runs. It is not built to withstand hostile input: a small module can keep it
@@ -23,8 +26,8 @@ pub enum CompileIn {
     #[default]
     ThisProcess,
     /// In a child process with caps on CPU time, memory and wall-clock time. The program is
-    /// called with `args`, then the path of the component, then the path to write to, and ends
-    /// by calling [`compile_child`].
+    /// called with `args`, then the path of the component, the path to write to, and, with a code
+    /// cache, the path of its functions; it ends by calling [`compile_child`].
     Child { program: PathBuf, args: Vec<OsString> },
 }
 
@@ -75,7 +78,10 @@ pub(super) async fn compile(
             CompileIn::ThisProcess => {
                 engine.on_demand().precompile_component(&bytes).map_err(|error| format!("{error:#}"))
             }
-            CompileIn::Child { program, args } => in_child(&bytes, &program, &args, caps),
+            CompileIn::Child { program, args } => {
+                let functions = engine.code_cache().map(CodeCache::functions);
+                in_child(&bytes, &program, &args, functions.as_deref(), caps)
+            }
         };
         let component = native.and_then(|native| {
             let component = load(&engine, &native)?;
@@ -130,15 +136,31 @@ pub(super) fn for_overflow(
 }
 
 /// The work of the child process: reads a component from `input`, writes native code to
-/// `output`. The error is for the parent, on standard error.
-pub fn compile_child(input: &Path, output: &Path) -> Result<(), String> {
+/// `output`. Of a large component, functions that lie in the file `functions` are taken from there,
+/// and others are added to it. The error is for the parent, on standard error.
+pub fn compile_child(input: &Path, output: &Path, functions: Option<&Path>) -> Result<(), String> {
     let bytes = fs::read(input).map_err(|error| format!("cannot read the component: {error}"))?;
-    let wasm = wasmtime::Engine::new(&engine::base_config()).map_err(|error| format!("{error:#}"))?;
+    let shared =
+        functions.filter(|_| bytes.len() as u64 >= MIN_COMPONENT).map(FunctionCache::open).map(Arc::new);
+    let mut config = engine::base_config();
+    if let Some(cache) = &shared {
+        config.enable_incremental_compilation(cache.clone()).map_err(|error| format!("{error:#}"))?;
+    }
+    let wasm = wasmtime::Engine::new(&config).map_err(|error| format!("{error:#}"))?;
     let native = wasm.precompile_component(&bytes).map_err(|error| format!("{error:#}"))?;
-    fs::write(output, native).map_err(|error| format!("cannot write the native code: {error}"))
+    fs::write(output, native).map_err(|error| format!("cannot write the native code: {error}"))?;
+    // Trouble costs the next compilation its time and nothing else.
+    _ = shared.map(|cache| cache.save());
+    Ok(())
 }
 
-fn in_child(bytes: &[u8], program: &Path, args: &[OsString], caps: CompileCaps) -> Result<Vec<u8>, String> {
+fn in_child(
+    bytes: &[u8],
+    program: &Path,
+    args: &[OsString],
+    functions: Option<&Path>,
+    caps: CompileCaps,
+) -> Result<Vec<u8>, String> {
     let trouble = |what: &str, error: io::Error| format!("{what}: {error}");
     let dir = tempfile::tempdir().map_err(|error| trouble("cannot make a folder", error))?;
     let (input, output) = (dir.path().join("in.wasm"), dir.path().join("out.native"));
@@ -147,7 +169,7 @@ fn in_child(bytes: &[u8], program: &Path, args: &[OsString], caps: CompileCaps) 
     let stderr = fs::File::create(&messages).map_err(|error| trouble("cannot make a file", error))?;
 
     let mut command = Command::new(program);
-    command.args(args).arg(&input).arg(&output).env_clear();
+    command.args(args).arg(&input).arg(&output).args(functions).env_clear();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
     let cpu = caps.time.as_secs().max(1);
     // SAFETY: between fork and exec only `setrlimit` is called, which is async-signal-safe.

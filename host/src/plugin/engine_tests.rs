@@ -278,3 +278,41 @@ async fn a_wrong_schema_of_settings_is_refused_with_its_reason() {
         check_settings(schema, &[], expected).await;
     }
 }
+
+/// Two large components with the same hundred functions, and different texts.
+#[tokio::test]
+async fn what_large_components_share_is_compiled_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("code");
+    let functions = dir.join("functions");
+    let component = |text: &str| {
+        let mut guest = Guest::new();
+        let (at, length) = guest.text(text);
+        // In code, so that this function differs.
+        let body = say(0, &format!("(i32.const {at})"), &format!("(i32.const {length})"));
+        _ = guest.text(&"x".repeat(600 << 10));
+        let shared: String = (0..100)
+            .map(|number| {
+                let steps = "(local.set 0 (i32.mul (local.get 0) (local.get 1)))".repeat(20);
+                format!("(func (param i32 i32) (result i32) {steps} (i32.add (local.get 0) (i32.const {number})))\n")
+            })
+            .collect();
+        guest.items(&shared).on(HookPoint::OnModelCall, &body).build()
+    };
+    let args = ["--exact", "plugin::bombs::compile_child_process", "--nocapture"];
+    let program = std::env::current_exe().unwrap();
+    let compile_in = CompileIn::Child { program, args: args.map(Into::into).to_vec() };
+    let options = AdmissionOptions { compile_in, ..AdmissionOptions::default() };
+    let mut sizes = Vec::new();
+    for text in ["the first", "the second one"] {
+        let code_cache = Some(CodeCache::open(&dir).unwrap());
+        let engine = engine(EngineConfig { code_cache, ..EngineConfig::default() });
+        let admitted = admit(&engine, &component(text), &Grants::none(), &options).await.unwrap();
+        assert_eq!(says(&mut instance(&admitted)).await, text);
+        assert_eq!(engine.compiled(), 1);
+        sizes.push(fs::metadata(&functions).unwrap().len());
+    }
+    let [first, both] = sizes[..] else { unreachable!() };
+    // Cranelift does not give every function the same key each time, so a few are added again.
+    assert!(first > 10_000 && both > first && both < 2 * first, "{sizes:?}");
+}

@@ -15,6 +15,7 @@ mod engine;
 #[cfg(test)]
 mod engine_tests;
 mod fault;
+mod function_cache;
 #[cfg(test)]
 mod fuzz;
 mod grants;

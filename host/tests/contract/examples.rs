@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Arc, LazyLock};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use tandem_host::forge::{Forge, ForgeConfig, Source};
+use tandem_host::forge::{Forge, ForgeConfig, Language, Source};
 use tandem_host::plugin::{
     AdmissionOptions, CodeCache, Engine, EngineConfig, Grants, HookPoint, RunPoint, admit, run_point,
 };
@@ -96,22 +95,16 @@ async fn rust_examples_answer_as_they_say() {
     }
 }
 
-/// Exit code of the script where Node or its package is not to be had.
-const NOT_THERE: i32 = 3;
-
 #[tokio::test]
 async fn javascript_examples_answer_the_same() {
-    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("contract-js");
-    let built = Command::new(root().join("scripts/js_guests.sh")).arg(&out).output().unwrap();
-    let said = String::from_utf8_lossy(&built.stderr);
-    if built.status.code() == Some(NOT_THERE) && std::env::var_os("TANDEM_REQUIRE_JS").is_none() {
-        println!("skipped, the JavaScript examples are not built: {said}");
-        println!("TANDEM_REQUIRE_JS=1 makes this a failure");
+    if let Err(missing) = FORGE.tools(Language::JavaScript) {
+        assert!(std::env::var_os("TANDEM_REQUIRE_LANGUAGES").is_none(), "{missing}");
+        println!("the JavaScript examples are left out: {missing}");
         return;
     }
-    assert!(built.status.success(), "{said}");
     for name in cases().keys() {
-        let component = std::fs::read(out.join(format!("{name}.wasm"))).unwrap();
-        check(name, &component).await;
+        let file = Source::File { name: format!("{name}.js"), text: source(name, "js") };
+        let built = FORGE.build(&file).unwrap_or_else(|error| panic!("{name}.js: {error}"));
+        check(name, &built.component).await;
     }
 }

@@ -239,13 +239,12 @@ and each import is a grant in the harness manifest. The contract is [`wit/harnes
 write a plugin in Rust is in [plugins/README.md](../plugins/README.md).
 ";
 
-const JAVASCRIPT: &str = "\
-The JavaScript examples are built with `scripts/js_guests.sh`, which runs `componentize-qjs --stub-wasi --sync`: QuickJS
-and the source in one component of 1.6 MB that imports nothing of WASI. Names are in camel case (`on-tool-call` is
-`onToolCall`), an `option` without a value is `undefined`, a variant is `{ tag, val }`, an enumeration a string, `u64` a
-`bigint`, `list<u8>` a `Uint8Array`, and a failed `result` throws. There is no `TextDecoder`; the example of `tools` has
-one of its own. An uncaught exception is a trap, so a fault. Such a component also exports a function `init`, left over
-from its build: admission reads only exports of `tandem:harness`, and what else a component exports is never called.
+const LANGUAGES: &str = "\
+The examples are in Rust and in JavaScript; [plugin-languages.md](plugin-languages.md) says which other languages the
+forge builds, and `examples/plugins` has one plugin in each of them. In JavaScript names are in camel case
+(`on-tool-call` is `onToolCall`), `u32`, `s32` and `u64` are numbers, an `option` without a value is `null` and may be
+answered as `undefined` too, a variant is `{ tag, val }`, an enumeration a string, `list<u8>` a `Uint8Array`, and a failed
+`result` throws; `plugins/sdk-javascript/tandem.d.ts` has the types. An uncaught exception is a fault.
 ";
 
 /// The whole page.
@@ -307,8 +306,8 @@ pub fn page(wit: &str) -> String {
 
     line(p, "## WASI\n");
     line(p, &wasi(&plugin));
-    line(p, "## JavaScript\n");
-    line(p, JAVASCRIPT.trim_end());
+    line(p, "## Languages\n");
+    line(p, LANGUAGES.trim_end());
     page
 }
 

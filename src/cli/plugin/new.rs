@@ -43,14 +43,19 @@ pub fn run(arguments: NewArguments) -> Result<Exit> {
     let wanted = wanted(&arguments)?;
     let dir = arguments.dir.unwrap_or_else(|| PathBuf::from(&wanted.name));
     let file = language.file_name(source::STEM);
-    let files = [
+    let mut files = vec![
         (file.as_str(), templates::source(&wanted, language)),
         (cases::FILE, wanted.cases()),
         ("README.md", wanted.readme(&file)),
     ];
+    let beside = templates::for_the_editor(language);
+    files.extend(beside.iter().map(|(name, text)| (*name, (*text).to_owned())));
     make(&dir, &files)?;
-    for (name, _) in &files {
+    for (name, _) in files.iter().filter(|(name, _)| !name.contains('/')) {
         println!("wrote {}", dir.join(name).display());
+    }
+    if let Some((name, _)) = files.iter().find_map(|(name, _)| name.split_once('/')) {
+        println!("wrote {}, for editors", dir.join(name).display());
     }
     println!("next: tandem plugin test {}", dir.display());
     Ok(Exit::Done)
@@ -96,9 +101,10 @@ fn make(dir: &Path, files: &[(&str, String)]) -> Result<()> {
             dir.join(name).display()
         );
     }
-    fs::create_dir_all(dir).with_context(|| format!("{} cannot be made", dir.display()))?;
     for (name, text) in files {
         let path = dir.join(name);
+        let folder = path.parent().unwrap_or(dir);
+        fs::create_dir_all(folder).with_context(|| format!("{} cannot be made", folder.display()))?;
         let written = fs::File::create_new(&path)
             .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
         written.with_context(|| format!("{} cannot be written", path.display()))?;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use tandem_host::forge::Language;
 
 use super::request::TeacherRole;
 
@@ -88,6 +89,8 @@ pub struct TeacherConfig {
     pub exchanges: Option<PathBuf>,
     /// Any kind: append each exchange to this file, for `recorded`.
     pub record: Option<PathBuf>,
+    /// The language that the teacher of the harness writes; each request has its SDK.
+    pub language: Language,
     /// Folder of prompt files that stand in for the built-in ones of the same name.
     pub prompts: Option<PathBuf>,
     /// Most tokens of the failing evidence in one request, by an upper estimate.
@@ -116,6 +119,7 @@ impl Default for TeacherConfig {
             env: Vec::new(),
             exchanges: None,
             record: None,
+            language: Language::Rust,
             prompts: None,
             evidence_tokens: 12_000,
             repairs: 3,
@@ -184,6 +188,13 @@ impl TeacherConfig {
             return Err(format!(
                 "`{section}.kind` is `catalog`, but the catalog knows no skills: name a model"
             ));
+        }
+        if self.language != Language::Rust && (kind == TeacherKind::Catalog || role == TeacherRole::Skill) {
+            let why = match role {
+                TeacherRole::Skill => "skills are plain text",
+                TeacherRole::Harness => "the catalog is written in rust",
+            };
+            return Err(format!("`{section}.language` is `{}`, but {why}: leave it out", self.language));
         }
         let http = kind.is_http();
         let keys = [
@@ -310,6 +321,16 @@ mod tests {
         harness(
             "kind = 'policy'\n[budget]\nmoney = 2.0",
             "`teacher.harness.budget.money` limits money, but `teacher.harness.price` says nothing: give the price of a million tokens",
+        );
+        harness("kind = 'policy'\nlanguage = 'python'", "");
+        harness(
+            "language = 'python'",
+            "`teacher.harness.language` is `python`, but the catalog is written in rust: leave it out",
+        );
+        check(
+            "kind = 'policy'\nlanguage = 'go'",
+            TeacherRole::Skill,
+            "`teacher.skill.language` is `go`, but skills are plain text: leave it out",
         );
         check(
             "kind = 'catalog'",

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use serde::Serialize;
+use tandem_host::forge::Language;
 use tandem_host::store::Digest;
 
 use super::super::proposal::Proposal;
@@ -77,6 +78,7 @@ pub struct Rules<'a> {
 /// Writes requests, reads replies, holds repair rounds.
 pub struct HarnessTeacher {
     prompts: Prompts,
+    language: Language,
     evidence_tokens: usize,
     repairs: u32,
 }
@@ -86,7 +88,12 @@ impl HarnessTeacher {
     /// Prompt files that cannot be used, in one sentence with its help.
     pub fn open(config: &TeacherConfig) -> Result<Self, String> {
         let prompts = Prompts::open(config.prompts.as_deref())?;
-        Ok(Self { prompts, evidence_tokens: config.evidence_tokens, repairs: config.repairs })
+        Ok(Self {
+            prompts,
+            language: config.language,
+            evidence_tokens: config.evidence_tokens,
+            repairs: config.repairs,
+        })
     }
 
     /// The first request.
@@ -125,7 +132,7 @@ impl HarnessTeacher {
         };
         Ok(TeacherRequest {
             role: TeacherRole::Harness,
-            system: self.prompts.render(Prompt::HarnessSystem, ContractText::new())?,
+            system: self.prompts.render(Prompt::HarnessSystem, ContractText::new(self.language))?,
             user: self.prompts.render(Prompt::HarnessUser, context)?,
             repairs: Vec::new(),
         })
@@ -141,7 +148,7 @@ impl HarnessTeacher {
         signals: &[Signal],
         rules: &Rules<'_>,
     ) -> anyhow::Result<Result<Proposal, String>> {
-        let draft = match reply::harness(reply, signals) {
+        let draft = match reply::harness(reply, self.language, signals) {
             Ok(draft) => draft,
             Err(fault) => return Ok(Err(fault.to_string())),
         };

@@ -11,6 +11,7 @@ mod config;
 mod evidence;
 mod harness;
 mod http;
+mod languages;
 mod leaks;
 mod openai;
 mod own_policy;

@@ -7,8 +7,8 @@ use serde::Serialize;
 use tandem_host::forge::Language;
 use tandem_host::plugin::{Capability, HookPoint};
 
-use super::super::proposal::LANGUAGES;
 use super::super::signals::Signal;
+use super::languages::LanguageText;
 
 /// A prompt file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,53 +107,28 @@ fn broken(name: &str, error: &minijinja::Error) -> String {
 pub struct PluginText {
     pub name: String,
     pub grants: Vec<String>,
+    pub language: Language,
     /// Not known for a component that was handed over without its source.
     pub source: Option<String>,
 }
 
-/// What the harness teacher reads of the contract: the same in every request, so that
-/// endpoints may keep it in their caches.
+/// What the harness teacher reads of the contract and of its language: the same in every
+/// request, so that endpoints may keep it in their caches.
 #[derive(Serialize)]
 pub struct ContractText {
-    languages: Vec<&'static str>,
     points: Vec<&'static str>,
     grants: Vec<&'static str>,
     contract: &'static str,
-    sdk: String,
-    capabilities: &'static str,
-    json: String,
-    examples: Vec<PluginText>,
+    language: LanguageText,
 }
 
 impl ContractText {
-    pub fn new() -> Self {
-        let sdk = include_str!("../../../plugins/sdk/src/lib.rs");
-        let example = |name: &str, grants: &[&str], source: &str| PluginText {
-            name: name.into(),
-            grants: grants.iter().map(|grant| (*grant).to_owned()).collect(),
-            source: Some(without_tests(source)),
-        };
+    pub fn new(language: Language) -> Self {
         Self {
-            languages: LANGUAGES.map(Language::name).to_vec(),
             points: HookPoint::ALL.map(HookPoint::name).to_vec(),
             grants: Capability::ALL.map(Capability::name).to_vec(),
             contract: include_str!("../../../wit/harness.wit").trim_end(),
-            // The macros' insides say nothing to an author.
-            sdk: sdk.split("/// Exports a type's").next().unwrap_or(sdk).trim_end().to_owned(),
-            capabilities: include_str!("../../../plugins/sdk/src/capabilities.rs").trim_end(),
-            json: signatures(include_str!("../../../plugins/sdk/src/json.rs")),
-            examples: vec![
-                example(
-                    "hold-empty-patch",
-                    &[],
-                    include_str!("../../../plugins/hold-empty-patch/src/lib.rs"),
-                ),
-                example(
-                    "new-file-reminder",
-                    &["workspace-read"],
-                    include_str!("../../../plugins/new-file-reminder/src/lib.rs"),
-                ),
-            ],
+            language: LanguageText::of(language),
         }
     }
 }
@@ -161,33 +136,6 @@ impl ContractText {
 /// A source without its tests, which a request has no room for.
 pub fn without_tests(source: &str) -> String {
     source.split("\n#[cfg(test)]").next().unwrap_or(source).trim_end().to_owned()
-}
-
-/// The public items of a source with their comments, bodies left out.
-fn signatures(source: &str) -> String {
-    let mut text = String::new();
-    let mut comments = String::new();
-    let mut in_type = false;
-    for line in without_tests(source).lines() {
-        let code = line.trim_start();
-        if in_type {
-            text.push_str(line);
-            text.push('\n');
-            in_type = line != "}";
-        } else if code.starts_with("///") {
-            comments.push_str(line);
-            comments.push('\n');
-        } else if code.starts_with("pub fn ") || code.starts_with("pub enum ") || line.starts_with("impl ") {
-            text.push_str(&comments);
-            in_type = code.starts_with("pub enum ");
-            text.push_str(if in_type { line } else { line.trim_end_matches(" {") });
-            text.push_str(if code.starts_with("pub fn ") { ";\n" } else { "\n" });
-            comments.clear();
-        } else {
-            comments.clear();
-        }
-    }
-    text.trim_end().to_owned()
 }
 
 /// What a signal means, for a model.

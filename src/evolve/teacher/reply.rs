@@ -4,7 +4,7 @@
 use tandem_host::forge::Language;
 use tandem_host::plugin::{Capability, HookPoint};
 
-use super::super::proposal::{LANGUAGES, Manifest};
+use super::super::proposal::Manifest;
 use super::super::signals::Signal;
 use super::request::{Finish, TeacherReply};
 
@@ -47,9 +47,7 @@ pub enum ReplyFault {
         "there are {count} fenced {wanted} blocks, and exactly 1 is taken\nhelp: leave out drafts and examples; one mechanism, one source"
     )]
     Several { wanted: &'static str, count: usize },
-    #[error(
-        "a fenced block is in `{language}`, which cannot be built here\nhelp: write the source in {known}"
-    )]
+    #[error("a fenced block is in `{language}`, which is not asked for\nhelp: write the source in {known}")]
     Language { language: String, known: String },
     #[error(
         "a fenced block does not name its language\nhelp: begin the manifest with ```toml and the source with ```{known}"
@@ -189,15 +187,15 @@ pub fn manifest<T: serde::de::DeserializeOwned>(block: &Block, help: &str) -> Re
 
 const MANIFEST_HELP: &str = "its keys are `name`, `mechanism`, `points`, `grants`, `fixes` and `risks`";
 
-/// Reads a reply of the harness teacher. `signals` are those that it was shown.
-pub fn harness(reply: &TeacherReply, signals: &[Signal]) -> Result<Draft, ReplyFault> {
-    let known = || LANGUAGES.map(Language::name).join(", ");
+/// Reads a reply of the harness teacher, which writes `language`. `signals` are those that it was shown.
+pub fn harness(reply: &TeacherReply, language: Language, signals: &[Signal]) -> Result<Draft, ReplyFault> {
+    let known = || language.name().to_owned();
     let blocks = usable_blocks(reply)?;
     for block in blocks.iter().filter(|block| !is_manifest(block)) {
         if block.language.is_empty() {
             return Err(ReplyFault::Unnamed { known: known() });
         }
-        if language_of(block).is_none() {
+        if Language::named(&block.language) != Some(language) {
             return Err(ReplyFault::Language { language: block.language.clone(), known: known() });
         }
     }
@@ -214,13 +212,7 @@ pub fn harness(reply: &TeacherReply, signals: &[Signal]) -> Result<Draft, ReplyF
     if source.text.trim().is_empty() {
         return Err(ReplyFault::Missing { wanted: "source", help });
     }
-    let language = language_of(source).unwrap_or_default();
     Ok(Draft { manifest, signal, language, source: source.text.clone() })
-}
-
-/// The language of a fenced block, if a teacher may write it.
-fn language_of(block: &Block) -> Option<Language> {
-    Language::named(&block.language).filter(|language| LANGUAGES.contains(language))
 }
 
 fn check(manifest: &Manifest, signals: &[Signal]) -> Result<Signal, ReplyFault> {

@@ -42,6 +42,43 @@ pub fn source(wanted: &Wanted, language: Language) -> String {
     }
 }
 
+macro_rules! sdk {
+    ($($at:literal from $path:literal),+) => {
+        &[$(($at, include_str!(concat!("../../../../plugins/", $path)))),+]
+    };
+}
+
+/// Files beside the source from which an editor completes and explains. The forge has its own and reads none of them.
+pub fn for_the_editor(language: Language) -> &'static [(&'static str, &'static str)] {
+    match language {
+        Language::JavaScript | Language::TypeScript => &[
+            ("tandem.d.ts", include_str!("../../../../plugins/sdk-javascript/tandem.d.ts")),
+            // The name that editors look for in both languages; `checkJs` holds for JavaScript.
+            (
+                "tsconfig.json",
+                "{\n  \"compilerOptions\": {\n    \"allowJs\": true,\n    \"checkJs\": true,\n    \"lib\": [\"ES2023\"],\n    \
+                 \"module\": \"ES2022\",\n    \"noEmit\": true,\n    \"strict\": true,\n    \"types\": []\n  }\n}\n",
+            ),
+        ],
+        Language::Python => sdk!(
+            "tandem/__init__.py" from "sdk-python/tandem/__init__.py",
+            "tandem/_host.py" from "sdk-python/tandem/_host.py",
+            "tandem/clock.py" from "sdk-python/tandem/clock.py",
+            "tandem/exec.py" from "sdk-python/tandem/exec.py",
+            "tandem/log.py" from "sdk-python/tandem/log.py",
+            "tandem/random.py" from "sdk-python/tandem/random.py",
+            "tandem/settings.py" from "sdk-python/tandem/settings.py",
+            "tandem/state.py" from "sdk-python/tandem/state.py",
+            "tandem/workspace_read.py" from "sdk-python/tandem/workspace_read.py",
+            "tandem/workspace_write.py" from "sdk-python/tandem/workspace_write.py"
+        ),
+        Language::C => sdk!("tandem.h" from "sdk-c/tandem.h"),
+        Language::Cpp => sdk!("tandem.hpp" from "sdk-cpp/tandem.hpp", "tandem.h" from "sdk-c/tandem.h"),
+        // Their tools want a project around the file: `Cargo.toml`, `go.mod`, `build.zig`.
+        Language::Rust | Language::Go | Language::Zig => &[],
+    }
+}
+
 /// What the source of a language is put together from.
 struct Pieces {
     /// Between the comment at the head and the first part.

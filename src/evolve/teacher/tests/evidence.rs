@@ -1,6 +1,7 @@
 //! Which episodes are shown, in which order, and how much of them?
 
 use tandem_host::agent::{CallRecord, EpisodeRecord, Exit, Outcome, TurnRecord};
+use tandem_host::forge::Language;
 use tandem_host::harness::{LimitKind, ToolResult, ToolStatus, WorkTree};
 use tandem_host::policy::{Message, Origin, Piece, Role};
 use tandem_host::store::Digest;
@@ -132,9 +133,10 @@ fn a_request_holds_contract_evidence_sources_and_rejected_ideas() {
             PluginText {
                 name: "now-there".into(),
                 grants: vec!["state".into()],
+                language: Language::Rust,
                 source: Some("fn now() {}\n#[cfg(test)]\nmod tests {}".into()),
             },
-            PluginText { name: "handed-over".into(), grants: vec![], source: None },
+            PluginText { name: "handed-over".into(), grants: vec![], language: Language::Rust, source: None },
         ],
         rejected: vec![Rejected {
             name: "old-idea".into(),

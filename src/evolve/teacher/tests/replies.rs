@@ -19,7 +19,7 @@ const SOURCE: &str = "```rust\nfn x() {}\n```";
 
 fn read(text: &str, finish: Finish) -> String {
     let reply = TeacherReply { text: text.into(), finish, ..TeacherReply::default() };
-    match harness(&reply, &[Signal::LimitWithEdits, Signal::EmptyPatch]) {
+    match harness(&reply, Language::Rust, &[Signal::LimitWithEdits, Signal::EmptyPatch]) {
         Ok(draft) => {
             assert_eq!(draft.language, Language::Rust);
             format!("{} for {}: {:?}", draft.manifest.name, draft.signal.name(), draft.source)
@@ -102,7 +102,7 @@ fn what_is_missing_or_too_much_goes_back_with_its_reason() {
     check(
         &format!("{MANIFEST}\n```python\nx\n```"),
         expect![[r#"
-        a fenced block is in `python`, which cannot be built here
+        a fenced block is in `python`, which is not asked for
         help: write the source in rust"#]],
     );
     check(

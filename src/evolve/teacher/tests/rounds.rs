@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tandem_host::forge::{Forge, ForgeConfig};
+use tandem_host::forge::{Forge, ForgeConfig, Language};
 use tandem_host::harness::HarnessManifest;
 use tandem_host::plugin::{AdmissionOptions, Engine, PluginLimits};
 use tandem_host::store::Digest;
@@ -102,6 +102,63 @@ async fn a_reply_that_compiles_only_in_the_second_round_becomes_a_proposal() {
     assert_eq!(asked[0].body["messages"][1], messages[1]);
     let places: Vec<_> = bed.log.record.exchanges().unwrap().into_iter().map(|row| row.place).collect();
     assert_eq!(places, ["r1/harness/0/0", "r1/harness/0/1"]);
+}
+
+/// A teacher that writes `language`: Rust goes back, a source with a fault of the language goes back, `good`
+/// is admitted. Left out, and said so, where the compiler is missing.
+async fn check_language(language: Language, wrong: &str, fault: &str, good: &str) {
+    let bed = Bed::new();
+    if let Err(missing) = bed.builder.forge.tools(language) {
+        assert!(std::env::var_os("TANDEM_REQUIRE_LANGUAGES").is_none(), "{missing}");
+        eprintln!("{language} is left out: {missing}");
+        return;
+    }
+    let written = |source: &str| {
+        reply("say-three", "['on-model-call']", "[]", source).replace("```rust", &format!("```{language}"))
+    };
+    let server = answers(vec![
+        reply("say-three", "['on-model-call']", "[]", &hook(GOOD)),
+        written(wrong),
+        written(good),
+    ]);
+    let proposed = bed.propose(&TeacherConfig { language, ..config(&server, QUICK) }).await.unwrap();
+    let reasons = &proposed.reasons;
+    let proposal = proposed.proposal.unwrap_or_else(|| panic!("{language}: {reasons:?}"));
+    assert_eq!((proposal.language, proposal.name.as_str()), (language, "say-three"));
+    assert!(
+        reasons[0].starts_with("a fenced block is in `rust`, which is not asked for"),
+        "{language}: {}",
+        reasons[0]
+    );
+    assert!(reasons[1].contains(fault), "{language}: {}", reasons[1]);
+    let asked = server.asked.lock().unwrap();
+    let system = asked[0].body["messages"][0]["content"].as_str().unwrap();
+    assert!(system.contains(&format!("a single file in {language}")) && !system.contains("tandem_plugin"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_teacher_writes_the_language_that_the_campaign_names() {
+    check_language(
+        Language::JavaScript,
+        "import { note } from \"fs\";\nexport function onModelCall(context) { return note(\"x\"); }",
+        "fs",
+        "import { note } from \"tandem\";\nexport function onModelCall(context) { if (context.turn === 3) return note(\"Three.\"); }",
+    )
+    .await;
+    check_language(
+        Language::Python,
+        "def on_model_call(context):\n    return note(",
+        "was never closed",
+        "from tandem import note\n\ndef on_model_call(context):\n    return note(\"Three.\") if context.turn == 3 else None",
+    )
+    .await;
+    check_language(
+        Language::Go,
+        "package plugin\n\nimport \"tandem\"\n\nfunc OnModelCall(ctx tandem.Context) tandem.NoteOrStop {\n\treturn ctx.Turns\n}",
+        "Turns",
+        "package plugin\n\nimport \"tandem\"\n\nfunc OnModelCall(ctx tandem.Context) tandem.NoteOrStop {\n\tif ctx.Turn == 3 {\n\t\treturn tandem.Note(\"Three.\")\n\t}\n\treturn nil\n}",
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
