@@ -93,23 +93,43 @@ fn check(recorded: &Recorded, words: &[&str], code: i32, expected: Expect) {
 #[test]
 fn an_episode_happens_again_under_its_own_harness() {
     let recorded = Recorded::new();
-    check(&recorded, &["replay", "DIR/run", "--same", "--tasks", "TASKS"], 0, expect![[r#"
+    check(
+        &recorded,
+        &["replay", "DIR/run", "--same", "--tasks", "TASKS"],
+        0,
+        expect![[r#"
         tandem/add: nothing changes
         0 of 1 episodes would change
-    "#]]);
-    check(&recorded, &["replay", "DIR/run", "--tasks", "TASKS"], 1, expect![[r#"
+    "#]],
+    );
+    check(
+        &recorded,
+        &["replay", "DIR/run", "--tasks", "TASKS"],
+        1,
+        expect![[r#"
         error: no harness was named
         help: give `--harness FILE`, `--home DIR`, `--digest DIGEST` of the run, or `--same`
-    "#]]);
-    check(&recorded, &["replay", "DIR/run", "--same"], 1, expect![[r#"
+    "#]],
+    );
+    check(
+        &recorded,
+        &["replay", "DIR/run", "--same"],
+        1,
+        expect![[r#"
         error: DIR/run/campaign.json cannot be read
         cause: No such file or directory (os error 2)
         help: name the folder of the tasks with `--tasks`
-    "#]]);
-    check(&recorded, &["replay", "DIR/run", "nobody", "--same", "--tasks", "TASKS"], 1, expect![[r#"
+    "#]],
+    );
+    check(
+        &recorded,
+        &["replay", "DIR/run", "nobody", "--same", "--tasks", "TASKS"],
+        1,
+        expect![[r#"
         error: the run has no episode `nobody`
         help: leave out the ids to take the newest ones
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -154,5 +174,6 @@ fn an_author_sees_what_a_plugin_would_have_changed() {
           + turn 3, later at on-submit: defer Run the tests.
           from turn 3 on the policy would have read something else
         1 of 1 episodes would change
-    "#]].assert_eq(&told);
+    "#]]
+    .assert_eq(&told);
 }

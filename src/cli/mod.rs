@@ -115,7 +115,11 @@ struct ReportArguments {
 pub fn main() -> ExitCode {
     let filter = tracing_subscriber::EnvFilter::try_from_env("TANDEM_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal()).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
     let arguments = Arguments::parse();
     setup::choose_workspaces(arguments.workspaces, arguments.allow_host_commands);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
