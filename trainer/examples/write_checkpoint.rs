@@ -5,7 +5,8 @@
 //! python3 trainer/reference/check_checkpoint.py OUT      # where torch and transformers are
 //! ```
 //! Trains LoRA factors for a few steps, writes checkpoints of every kind into the new folder `OUT`,
-//! loads each back, and writes what it then computes to `OUT/expected.json`. With `--small` the
+//! loads each back, does the same with a small random policy of each architecture, and writes what they
+//! then compute to `OUT/expected.json`. With `--small` the
 //! weights are random ones of a small model, so that `OUT` is a few megabytes to send elsewhere; the
 //! tokenizer is still the given policy's.
 
@@ -15,8 +16,10 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use serde_json::{Value, json};
 use tandem_trainer::checkpoint::{CheckpointInfo, Policy, load_policy, save_adapter, save_policy};
 use tandem_trainer::learner::{Learner, LearnerConfig, Sample};
-use tandem_trainer::model::{CausalLm, LoraConfig, ModelConfig};
-use tandem_trainer::tokenizer::{ChatMessage, ChatRole};
+use tandem_trainer::model::{
+    Biases, CausalLm, ExpertsConfig, Family, LoraConfig, ModelConfig, RopeScaling, SlidingWindow,
+};
+use tandem_trainer::tokenizer::{ChatMessage, ChatRole, Tokenizer};
 use tandem_trainer::weights::StoredType;
 
 const TEXTS: [&str; 3] = [
@@ -66,7 +69,49 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let policy = load_policy(&out.join(folder), path.as_deref(), &device)?;
         cases.push(json!({ "folder": folder, "adapter": adapter, "prompts": prompts(&policy)? }));
     }
+    for family in Family::ALL {
+        let name = family.model_type();
+        let model = CausalLm::random(member(family), 2, &device);
+        save_policy(&out.join(name), &model, &Tokenizer::of_bytes(), StoredType::F32, &info)?;
+        let policy = load_policy(&out.join(name), None, &device)?;
+        cases.push(json!({ "folder": name, "adapter": null, "prompts": prompts(&policy)? }));
+    }
     write(&out.join("expected.json"), &json!({ "cases": cases }))
+}
+
+/// A small policy of a family, with what the family can have.
+fn member(family: Family) -> ModelConfig {
+    let base = ModelConfig {
+        family,
+        head_dim: 8,
+        tie_word_embeddings: false,
+        bos_token_id: 257,
+        eos_token_id: 258,
+        ..ModelConfig::llama(24, 40, 3, [4, 2], 259)
+    };
+    let layers = vec![true, false, true];
+    match family {
+        Family::Llama => ModelConfig {
+            bias: Biases { qkv: true, output: true, mlp: true },
+            rope_scaling: RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 16.0 },
+            ..base
+        },
+        // The width of a head is not told in its config.json.
+        Family::Qwen2 => ModelConfig { head_dim: 6, bias: Biases { qkv: true, ..Biases::default() }, ..base },
+        Family::Qwen3 => base,
+        Family::Qwen3Moe => {
+            let (count, per_token, intermediate_size, normalised) = (4, 2, 16, true);
+            let experts = ExpertsConfig { count, per_token, intermediate_size, normalised, layers };
+            ModelConfig { experts: Some(experts), ..base }
+        }
+        Family::Gemma3 => ModelConfig {
+            window: Some(SlidingWindow { tokens: 3, layers, rope_theta: Some(1_000.0) }),
+            query_scalar: Some(16.0),
+            logit_softcap: Some(10.0),
+            tie_word_embeddings: true,
+            ..base
+        },
+    }
 }
 
 /// A small shape for the same tokens.

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-/// The model of the reference values.
+/// The models of the reference values.
 pub(crate) const SMOLLM2: &str = "smollm2-135m";
+pub(crate) const GEMMA3: &str = "gemma3-270m";
 
 /// The weights that `tandem model fetch MODEL` put into the cache. Without them the
 /// test says that it does nothing, unless `TANDEM_REQUIRE_WEIGHTS=1` makes that a failure.

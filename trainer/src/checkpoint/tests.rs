@@ -12,19 +12,11 @@ use crate::weights::{NamedTensors, StoredType};
 
 fn shape(tied: bool) -> ModelConfig {
     ModelConfig {
-        hidden_size: 16,
-        intermediate_size: 24,
-        num_hidden_layers: 3,
-        num_attention_heads: 4,
-        num_key_value_heads: 2,
-        head_dim: 4,
-        vocab_size: 6,
-        rope_theta: 10_000.0,
-        rms_norm_eps: 1e-5,
         max_position_embeddings: 64,
         tie_word_embeddings: tied,
         bos_token_id: 0,
         eos_token_id: 1,
+        ..ModelConfig::llama(16, 24, 3, [4, 2], 6)
     }
 }
 

@@ -1,10 +1,9 @@
 //! What are the next-token logits of a ragged batch, given what is in the cache?
 
-use burn::tensor::module::embedding;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
 use super::cache::{KvCache, Places};
-use crate::model::{CausalLm, MASKED, RotaryTable};
+use crate::model::{CausalLm, LayerInputs, MASKED, RotaryTable};
 
 /// New tokens of one slot.
 #[derive(Clone, Debug)]
@@ -49,6 +48,8 @@ pub(super) struct Inference {
     /// `[hidden, vocabulary]`, laid out so that a product reads it in order.
     head: Tensor<2>,
     rotary: RotaryTable,
+    /// Of layers with a window, where it differs.
+    local_rotary: Option<RotaryTable>,
     pub buckets: Buckets,
     device: Device,
 }
@@ -59,14 +60,9 @@ impl Inference {
         let model = model.inference_copy();
         let device = model.device();
         let buckets = Buckets::of(&device);
-        Self {
-            head: model.head(),
-            // Padding may reach past the context.
-            rotary: model.rotary_table(context + buckets.positions.max(buckets.tokens)),
-            model,
-            buckets,
-            device,
-        }
+        // Padding may reach past the context.
+        let (rotary, local_rotary) = model.rotary_tables(context + buckets.positions.max(buckets.tokens));
+        Self { head: model.head(), rotary, local_rotary, model, buckets, device }
     }
 
     pub fn model(&self) -> &CausalLm {
@@ -96,33 +92,34 @@ impl Inference {
         cache.reserve(positions);
 
         let batch = Batch::new(self, cache, &rows, tokens, positions);
-        let mut x = embedding(self.model.embedding.val(), batch.ids.clone());
+        let mut x = self.model.embed(batch.ids.clone());
         for (index, layer) in self.model.layers.iter().enumerate() {
-            let qkv = layer.attention.project(layer.attention_norm.forward(x.clone()), &batch.rotation);
+            let (rotation, bias) = batch.inputs.of(layer.slides);
+            let qkv = layer.attention.project(layer.attention_norm.forward(x.clone()), rotation);
             cache.write(index, &batch.places, qkv.keys, qkv.values);
             let [keys, values] = cache.read(index, batch.slots.clone(), positions);
             let queries = match &batch.to_slots {
                 Some(to_slots) => qkv.queries.select(0, to_slots.clone()),
                 None => qkv.queries,
             };
-            let mut attended = layer.attention.attend(queries, keys, values, &batch.bias);
+            let mut attended = layer.attention.attend(queries, keys, values, bias);
             if let Some(from_slots) = &batch.from_slots {
                 attended = attended.select(0, from_slots.clone());
             }
-            x = layer.feed_forward(x + layer.attention.output.forward(attended));
+            x = layer.after_attention(x, layer.attention.output.forward(attended));
         }
         let [count, _, hidden] = x.dims();
         let last: Tensor<2> = match tokens {
             1 => x.reshape([count, hidden]),
             _ => x.reshape([count * tokens, hidden]).select(0, batch.last.clone()),
         };
-        let last: Tensor<2> = self.model.norm.forward(last.unsqueeze_dim(1)).squeeze_dim(1);
+        let last: Tensor<2> = self.model.norm.forward(last);
         last.narrow(0, 0, asked)
     }
 
     /// `[rows, hidden]` to `[rows, vocabulary]`, in f32.
     pub fn logits(&self, hidden: Tensor<2>) -> Tensor<2> {
-        hidden.matmul(self.head.clone()).cast(DType::F32)
+        self.model.capped(hidden.matmul(self.head.clone()).cast(DType::F32))
     }
 }
 
@@ -130,7 +127,8 @@ impl Inference {
 struct Batch {
     /// `[rows, tokens]`, padded.
     ids: Tensor<2, Int>,
-    rotation: crate::model::Rotation,
+    /// With biases of `[slots, 1, 1, tokens, positions]`.
+    inputs: LayerInputs,
     /// Where the tokens' keys and values go.
     places: Places,
     /// Slots that attention runs over: all between the first and the last of the batch,
@@ -140,8 +138,6 @@ struct Batch {
     to_slots: Option<Tensor<1, Int>>,
     /// For each row of the batch, its slot within the range; likewise.
     from_slots: Option<Tensor<1, Int>>,
-    /// `[slots, 1, 1, tokens, positions]`.
-    bias: Tensor<5>,
     /// The last token of each row among `rows · tokens`.
     last: Tensor<1, Int>,
 }
@@ -171,27 +167,37 @@ impl Batch {
             count == slots.len() && rows.iter().zip(slots.clone()).all(|(row, slot)| row.slot == slot);
 
         // Padding writes behind its row's tokens, where nobody looks before it is overwritten.
-        let mut bias = vec![MASKED; slots.len() * tokens * positions];
+        let bias = |window: usize| -> Tensor<5> {
+            let mut bias = vec![MASKED; slots.len() * tokens * positions];
+            for row in rows {
+                for token in 0..tokens {
+                    let from = ((row.slot - slots.start) * tokens + token) * positions;
+                    let end = row.start + token + 1;
+                    bias[from + end.saturating_sub(window)..from + end].fill(0.0);
+                }
+            }
+            let bias = TensorData::new(bias, [slots.len(), 1, 1, tokens, positions]);
+            Tensor::from_data(bias, (device, DType::F32))
+        };
         let mut to_slots = vec![0; slots.len()];
         for (number, row) in rows.iter().enumerate() {
-            let slot = row.slot - slots.start;
-            to_slots[slot] = number as i64;
-            for token in 0..tokens {
-                let from = (slot * tokens + token) * positions;
-                bias[from..from + row.start + token + 1].fill(0.0);
-            }
+            to_slots[row.slot - slots.start] = number as i64;
         }
-        let bias = TensorData::new(bias, [slots.len(), 1, 1, tokens, positions]);
         let from_slots: Vec<i64> = rows.iter().map(|row| (row.slot - slots.start) as i64).collect();
         let at = integers(places().map(|(_, position)| position as i64).collect());
+        let rotation = inference.rotary.at(at.clone(), count, tokens);
+        let local = inference.model.config().window.as_ref().map(|window| {
+            let own = inference.local_rotary.as_ref().map(|table| table.at(at, count, tokens));
+            (own.unwrap_or_else(|| rotation.clone()), bias(window.tokens))
+        });
+        let inputs = LayerInputs { rotation, bias: bias(usize::MAX), local };
         Self {
             ids: integers(ids).reshape([count, tokens]),
-            rotation: inference.rotary.at(at, count, tokens),
+            inputs,
             places: cache.places(places()),
             to_slots: (!in_order).then(|| integers(to_slots)),
             from_slots: (!in_order).then(|| integers(from_slots)),
             slots,
-            bias: Tensor::from_data(bias, (device, DType::F32)),
             last: integers(
                 rows.iter().enumerate().map(|(n, row)| (n * tokens + row.ids.len() - 1) as i64).collect(),
             ),

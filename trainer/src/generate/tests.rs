@@ -8,24 +8,11 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use super::forward::{Buckets, Inference, Row};
 use super::*;
-use crate::model::{CausalLm, ModelConfig};
+use crate::model::config::tests::tiny_of;
+use crate::model::{CausalLm, Family, ModelConfig};
 
 fn config() -> ModelConfig {
-    ModelConfig {
-        hidden_size: 24,
-        intermediate_size: 40,
-        num_hidden_layers: 3,
-        num_attention_heads: 4,
-        num_key_value_heads: 2,
-        head_dim: 8,
-        vocab_size: 64,
-        rope_theta: 10_000.0,
-        rms_norm_eps: 1e-5,
-        max_position_embeddings: 2048,
-        tie_word_embeddings: true,
-        bos_token_id: 1,
-        eos_token_id: 2,
-    }
+    ModelConfig { head_dim: 8, ..ModelConfig::llama(24, 40, 3, [4, 2], 64) }
 }
 
 fn policy(seed: u64) -> CausalLm {
@@ -56,18 +43,27 @@ fn close(left: &[f32], right: &[f32]) {
 #[test]
 fn a_ragged_batch_with_a_cache_computes_what_the_plain_policy_computes() {
     assert!(!Buckets::of(&Device::flex()).rows);
-    ragged(Inference::new(&policy(1), 256));
+    for model in policies(1) {
+        ragged(&model, Inference::new(&model, 256));
+    }
 }
 
 #[test]
 fn a_batch_that_is_padded_for_a_gpu_computes_the_same() {
-    let mut inference = Inference::new(&policy(1), 256);
-    inference.buckets = Buckets { positions: 32, tokens: 8, rows: true, budget: 256 };
-    ragged(inference);
+    for model in policies(1) {
+        let mut inference = Inference::new(&model, 256);
+        inference.buckets = Buckets { positions: 32, tokens: 8, rows: true, budget: 256 };
+        ragged(&model, inference);
+    }
 }
 
-fn ragged(inference: Inference) {
-    let model = policy(1);
+/// One of each family, with windows and experts.
+fn policies(seed: u64) -> Vec<CausalLm> {
+    let shape = |family| ModelConfig { vocab_size: 64, ..tiny_of(family) };
+    Family::ALL.map(|family| CausalLm::random(shape(family), seed, &Device::flex())).to_vec()
+}
+
+fn ragged(model: &CausalLm, inference: Inference) {
     let mut cache = inference.cache(5, 256);
     // Slots out of order and with gaps; prompts in uneven pieces, then token by token.
     let sequences = [(3, tokens(1, 40)), (0, tokens(2, 75)), (4, tokens(3, 33))];
@@ -88,7 +84,7 @@ fn ragged(inference: Inference) {
         let logits = log_softmax(inference.logits(inference.advance(&mut cache, &rows)), 1);
         let logits = logits.try_into_vec_as::<f32>().unwrap();
         for (number, index) in order.iter().enumerate() {
-            let expected = plain(&model, &sequences[*index].1[..filled[*index]]);
+            let expected = plain(model, &sequences[*index].1[..filled[*index]]);
             close(&logits[number * 64..][..64], expected.last().unwrap());
         }
     }

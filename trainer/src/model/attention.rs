@@ -4,9 +4,15 @@ use burn::module::Module;
 use burn::tensor::activation::softmax;
 use burn::tensor::{DType, Device, Tensor};
 
+use super::layer::load_norm;
+use super::norm::RmsNorm;
 use super::projection::{Part, Projection};
 use super::{ModelConfig, Rotation};
+use crate::model::projection::host;
 use crate::weights::{NamedTensors, WeightsError};
+
+/// The names of the norms of query and key heads.
+pub(super) const HEAD_NORMS: [&str; 2] = ["self_attn.q_norm.weight", "self_attn.k_norm.weight"];
 
 /// Grouped-query attention (Ainslie et al. 2023, arXiv:2305.13245): `g` query heads
 /// share each key and value head. Keys and values are never repeated; the query heads
@@ -15,6 +21,11 @@ use crate::weights::{NamedTensors, WeightsError};
 pub(crate) struct Attention {
     pub qkv: Projection,
     pub output: Projection,
+    /// Of each query and each key head, `[head_dim]`.
+    query_norm: Option<RmsNorm>,
+    key_norm: Option<RmsNorm>,
+    /// Of the scores.
+    scale: f64,
     key_value_heads: usize,
     query_group: usize,
     head_dim: usize,
@@ -44,9 +55,16 @@ impl Attention {
             Part { name: "self_attn.v_proj", width: key_width },
         ];
         let output = vec![Part { name: "self_attn.o_proj", width: config.hidden_size }];
+        let norm = |name: &str| {
+            let norm = || load_norm(config, tensors, &format!("{prefix}.{name}"), config.head_dim, device);
+            config.head_norms().then(norm).transpose()
+        };
         Ok(Self {
-            qkv: Projection::load(tensors, prefix, qkv, config.hidden_size, device)?,
-            output: Projection::load(tensors, prefix, output, query_width, device)?,
+            qkv: Projection::load(tensors, prefix, qkv, config.hidden_size, config.bias.qkv, device)?,
+            output: Projection::load(tensors, prefix, output, query_width, config.bias.output, device)?,
+            query_norm: norm(HEAD_NORMS[0])?,
+            key_norm: norm(HEAD_NORMS[1])?,
+            scale: config.attention_scale(),
             key_value_heads: config.num_key_value_heads,
             query_group: config.query_group(),
             head_dim: config.head_dim,
@@ -67,7 +85,17 @@ impl Attention {
         let turned = query_heads + self.key_value_heads;
         let all = self.qkv.forward(x).reshape([batch, tokens, turned + self.key_value_heads, self.head_dim]);
         // Queries and keys stand side by side and turn alike.
-        let rotated = rotation.apply(all.clone().narrow(2, 0, turned));
+        let turning = match (&self.query_norm, &self.key_norm) {
+            (Some(of_query), Some(of_key)) => Tensor::cat(
+                vec![
+                    of_query.forward(all.clone().narrow(2, 0, query_heads)),
+                    of_key.forward(all.clone().narrow(2, query_heads, self.key_value_heads)),
+                ],
+                2,
+            ),
+            _ => all.clone().narrow(2, 0, turned),
+        };
+        let rotated = rotation.apply(turning);
         Qkv {
             queries: rotated.clone().narrow(2, 0, query_heads),
             keys: rotated.narrow(2, query_heads, self.key_value_heads),
@@ -75,7 +103,7 @@ impl Attention {
         }
     }
 
-    /// `softmax(q·kᵀ / √d + bias) · v`.
+    /// `softmax(scale · q·kᵀ + bias) · v`.
     ///
     /// Queries are `[batch, tokens, query heads, head_dim]`, keys `[batch, key heads, head_dim,
     /// positions]` and values `[batch, key heads, positions, head_dim]`; the bias is `[batch or 1, 1, 1, tokens, positions]`,
@@ -91,7 +119,7 @@ impl Attention {
         let positions = keys.dims()[3];
         let (heads, group) = (self.key_value_heads, self.query_group);
         let rows: Tensor<4> = queries
-            .mul_scalar(1.0 / (width as f64).sqrt())
+            .mul_scalar(self.scale)
             .reshape([batch, tokens, heads, group, width])
             .permute([0, 2, 3, 1, 4])
             .reshape([batch, heads, group * tokens, width]);
@@ -105,5 +133,14 @@ impl Attention {
             .reshape([batch, heads, group, tokens, width])
             .permute([0, 3, 1, 2, 4])
             .reshape([batch, tokens, query_heads * width])
+    }
+
+    /// Adds the norms of the heads to `tensors` under their Hugging Face names.
+    pub fn store_norms(&self, tensors: &mut NamedTensors, prefix: &str) {
+        for (name, norm) in HEAD_NORMS.into_iter().zip([&self.query_norm, &self.key_norm]) {
+            if let Some(norm) = norm {
+                tensors.insert(format!("{prefix}.{name}"), host(norm.weight.val()));
+            }
+        }
     }
 }

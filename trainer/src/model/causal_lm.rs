@@ -2,10 +2,11 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::module::embedding;
-use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use burn::tensor::{DType, Device, Int, Tensor};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
+use super::inputs::LayerInputs;
 use super::layer::{DecoderLayer, load_norm};
 use super::lora::gaussian;
 use super::norm::RmsNorm;
@@ -13,15 +14,11 @@ use super::projection::{host, parameter};
 use super::{LoraConfig, ModelConfig, RotaryTable};
 use crate::weights::{NamedTensors, WeightsError};
 
-const EMBEDDING: &str = "model.embed_tokens.weight";
-const FINAL_NORM: &str = "model.norm.weight";
-const HEAD: &str = "lm_head.weight";
+pub(super) const EMBEDDING: &str = "model.embed_tokens.weight";
+pub(super) const FINAL_NORM: &str = "model.norm.weight";
+pub(super) const HEAD: &str = "lm_head.weight";
 
-/// What is added to a score that must not count. Finite, so that a row in which
-/// nothing counts gives numbers and not NaN.
-pub(crate) const MASKED: f32 = -1e9;
-
-/// A causal language model of the Llama family.
+/// A causal language model.
 ///
 /// As a Burn module it is visited, mapped, trained and moved like any other. All
 /// parameters train; after [`with_lora`](Self::with_lora) only the adapters do.
@@ -62,7 +59,7 @@ impl CausalLm {
         Ok(Self {
             embedding: parameter(table, device),
             layers,
-            norm: load_norm(&config, tensors, FINAL_NORM, device)?,
+            norm: load_norm(&config, tensors, FINAL_NORM, hidden, device)?,
             head,
             config,
             lora: None,
@@ -76,8 +73,9 @@ impl CausalLm {
         for (name, shape) in config.shapes() {
             // Larger than usual initial weights, so that tests meet decided distributions.
             let mut tensor = gaussian(&mut random, &shape, 2.0 / (config.hidden_size as f64).sqrt());
-            if shape.len() == 1 {
-                tensor.data.iter_mut().for_each(|value| *value = 1.0 + 0.1 * *value);
+            if name.ends_with("norm.weight") {
+                let usual = 1.0 - config.norm_offset() as f32;
+                tensor.data.iter_mut().for_each(|value| *value = usual + 0.1 * *value);
             }
             tensors.insert(name, tensor);
         }
@@ -110,18 +108,34 @@ impl CausalLm {
     pub fn hidden(&self, ids: Tensor<2, Int>) -> Tensor<3> {
         let [_, tokens] = ids.dims();
         let device = self.device();
-        let rotation = RotaryTable::new(&self.config, tokens, &device).all();
-        let causal = causal_bias(tokens, &device);
-        let mut x = embedding(self.embedding.val(), ids);
+        let inputs = LayerInputs::causal(&self.config, tokens, &device);
+        let mut x = self.embed(ids);
         for layer in &self.layers {
-            x = layer.forward(x, &rotation, &causal);
+            x = layer.forward(x, &inputs);
         }
         self.norm.forward(x)
     }
 
+    /// `[batch, tokens]` ids to `[batch, tokens, hidden]`.
+    pub(crate) fn embed(&self, ids: Tensor<2, Int>) -> Tensor<3> {
+        let x = embedding(self.embedding.val(), ids);
+        match self.config.embedding_scale() {
+            1.0 => x,
+            scale => x.mul_scalar(scale),
+        }
+    }
+
     /// The logits of hidden states: `[rows, hidden]` to `[rows, vocabulary]`, in f32.
     pub fn logits(&self, hidden: Tensor<2>) -> Tensor<2> {
-        hidden.matmul(self.head()).cast(DType::F32)
+        self.capped(hidden.matmul(self.head()).cast(DType::F32))
+    }
+
+    /// Logits as the policy bounds them.
+    pub(crate) fn capped(&self, logits: Tensor<2>) -> Tensor<2> {
+        match self.config.logit_softcap {
+            Some(cap) => logits.div_scalar(cap).tanh().mul_scalar(cap),
+            None => logits,
+        }
     }
 
     /// `[hidden, vocabulary]`.
@@ -148,7 +162,7 @@ impl CausalLm {
         let mut tensors = NamedTensors::new("the policy");
         tensors.insert(EMBEDDING, host(self.embedding.val()));
         for (index, layer) in self.layers.iter().enumerate() {
-            layer.store(&mut tensors, index);
+            layer.store(&mut tensors, index, self.config.family);
         }
         tensors.insert(FINAL_NORM, host(self.norm.weight.val()));
         if let Some(head) = &self.head {
@@ -157,54 +171,20 @@ impl CausalLm {
         tensors
     }
 
-    /// The rotary table for positions `0..length`.
-    pub(crate) fn rotary_table(&self, length: usize) -> RotaryTable {
-        RotaryTable::new(&self.config, length, &self.device())
+    /// The rotary tables for positions `0..length`: of all layers, and of those with a window if it differs.
+    pub(crate) fn rotary_tables(&self, length: usize) -> (RotaryTable, Option<RotaryTable>) {
+        let device = self.device();
+        (RotaryTable::new(&self.config, length, &device), RotaryTable::local(&self.config, length, &device))
     }
-}
-
-impl ModelConfig {
-    /// Names and shapes of the policy's weights, as Hugging Face has them.
-    pub fn shapes(&self) -> Vec<(String, Vec<usize>)> {
-        let hidden = self.hidden_size;
-        let query = self.num_attention_heads * self.head_dim;
-        let key = self.num_key_value_heads * self.head_dim;
-        let inner = self.intermediate_size;
-        let mut shapes = vec![(EMBEDDING.to_string(), vec![self.vocab_size, hidden])];
-        for layer in 0..self.num_hidden_layers {
-            let mut add = |name: &str, shape: &[usize]| {
-                shapes.push((format!("model.layers.{layer}.{name}.weight"), shape.to_vec()));
-            };
-            add("input_layernorm", &[hidden]);
-            add("self_attn.q_proj", &[query, hidden]);
-            add("self_attn.k_proj", &[key, hidden]);
-            add("self_attn.v_proj", &[key, hidden]);
-            add("self_attn.o_proj", &[hidden, query]);
-            add("post_attention_layernorm", &[hidden]);
-            add("mlp.gate_proj", &[inner, hidden]);
-            add("mlp.up_proj", &[inner, hidden]);
-            add("mlp.down_proj", &[hidden, inner]);
-        }
-        shapes.push((FINAL_NORM.to_string(), vec![hidden]));
-        if !self.tie_word_embeddings {
-            shapes.push((HEAD.to_string(), vec![self.vocab_size, hidden]));
-        }
-        shapes
-    }
-}
-
-/// `[1, 1, 1, tokens, tokens]`: 0 where a token may look, [`MASKED`] where it may not.
-fn causal_bias(tokens: usize, device: &Device) -> Tensor<5> {
-    let values: Vec<f32> = (0..tokens)
-        .flat_map(|from| (0..tokens).map(move |to| if to <= from { 0.0 } else { MASKED }))
-        .collect();
-    Tensor::from_data(TensorData::new(values, [1, 1, 1, tokens, tokens]), (device, DType::F32))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::config::tests::tiny;
+    use burn::tensor::TensorData;
+
+    use crate::model::Family;
+    use crate::model::config::tests::{tiny, tiny_of};
 
     fn device() -> Device {
         Device::flex()
@@ -230,20 +210,25 @@ mod tests {
 
     #[test]
     fn no_token_sees_what_comes_after_it_or_in_another_row() {
-        let model = CausalLm::random(tiny(), 1, &device());
-        let one = logits(&model, &[&[5, 6, 7, 8]]);
-        let two = logits(&model, &[&[5, 6, 7, 8, 2, 2], &[9, 9, 9, 9, 9, 9]]);
+        for family in Family::ALL {
+            blind(&CausalLm::random(tiny_of(family), 1, &device()));
+        }
+    }
+
+    fn blind(model: &CausalLm) {
+        let one = logits(model, &[&[5, 6, 7, 8]]);
+        let two = logits(model, &[&[5, 6, 7, 8, 2, 2], &[9, 9, 9, 9, 9, 9]]);
         close(&one, &two[..one.len()], 1e-5);
         // And the test can fail: another token before changes what follows.
-        let other = logits(&model, &[&[4, 6, 7, 8]]);
+        let other = logits(model, &[&[4, 6, 7, 8]]);
         let last = one.len() - 50;
         assert!(one[last..].iter().zip(&other[last..]).any(|(a, b)| (a - b).abs() > 1e-2));
     }
 
     #[test]
     fn weights_survive_the_way_to_the_device_and_back() {
-        for tied in [true, false] {
-            let config = ModelConfig { tie_word_embeddings: tied, ..tiny() };
+        let untied = ModelConfig { tie_word_embeddings: false, ..tiny() };
+        for config in Family::ALL.map(tiny_of).into_iter().chain([tiny(), untied]) {
             let model = CausalLm::random(config.clone(), 2, &device());
             let tensors = model.named_tensors();
             let names: Vec<_> =

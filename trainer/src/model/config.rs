@@ -3,13 +3,67 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
-use crate::weights::{Metadata, WeightsError};
+use super::rope::RopeScaling;
+use crate::weights::WeightsError;
 
-/// The shape of a decoder-only transformer of the Llama family.
+/// Which `transformers` architecture computes a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Llama 2 and 3, SmolLM2.
+    Llama,
+    /// Qwen2 and 2.5: biases on q, k and v.
+    Qwen2,
+    /// Norms of each query and key head.
+    Qwen3,
+    /// The same with a mixture of experts in place of the feed-forward network.
+    Qwen3Moe,
+    /// Gemma 3 for text: norms before and after each half of a layer, local and global attention.
+    Gemma3,
+}
+
+impl Family {
+    pub const ALL: [Self; 5] = [Self::Llama, Self::Qwen2, Self::Qwen3, Self::Qwen3Moe, Self::Gemma3];
+    /// For error messages.
+    pub(crate) const KNOWN: &'static str =
+        "`llama` (with SmolLM2), `qwen2` (with Qwen2.5), `qwen3`, `qwen3_moe` and `gemma3_text` models";
+
+    /// `model_type` in a config.json.
+    pub fn model_type(self) -> &'static str {
+        match self {
+            Self::Llama => "llama",
+            Self::Qwen2 => "qwen2",
+            Self::Qwen3 => "qwen3",
+            Self::Qwen3Moe => "qwen3_moe",
+            Self::Gemma3 => "gemma3_text",
+        }
+    }
+
+    /// `general.architecture` in a GGUF file.
+    pub fn gguf(self) -> &'static str {
+        match self {
+            Self::Qwen3Moe => "qwen3moe",
+            Self::Gemma3 => "gemma3",
+            other => other.model_type(),
+        }
+    }
+
+    /// The class of `transformers`.
+    pub(super) fn architecture(self) -> &'static str {
+        match self {
+            Self::Llama => "LlamaForCausalLM",
+            Self::Qwen2 => "Qwen2ForCausalLM",
+            Self::Qwen3 => "Qwen3ForCausalLM",
+            Self::Qwen3Moe => "Qwen3MoeForCausalLM",
+            Self::Gemma3 => "Gemma3ForCausalLM",
+        }
+    }
+}
+
+/// The shape of a decoder-only transformer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
+    pub family: Family,
     pub hidden_size: usize,
     pub intermediate_size: usize,
     pub num_hidden_layers: usize,
@@ -18,8 +72,19 @@ pub struct ModelConfig {
     /// Width of one head; not always `hidden_size / num_attention_heads`.
     pub head_dim: usize,
     pub vocab_size: usize,
+    /// Which projections add a bias.
+    pub bias: Biases,
     /// Base of the rotary position embedding.
     pub rope_theta: f64,
+    /// How a longer context than the one of pre-training is reached.
+    pub rope_scaling: RopeScaling,
+    /// Layers that look at the newest tokens only.
+    pub window: Option<SlidingWindow>,
+    /// Attention scores are divided by its root; the width of a head unless given.
+    pub query_scalar: Option<f64>,
+    /// Logits `x` become `cap · tanh(x / cap)`.
+    pub logit_softcap: Option<f64>,
+    pub experts: Option<ExpertsConfig>,
     pub rms_norm_eps: f64,
     /// Longest context that the policy was trained for, in tokens.
     pub max_position_embeddings: usize,
@@ -27,6 +92,47 @@ pub struct ModelConfig {
     pub tie_word_embeddings: bool,
     pub bos_token_id: u32,
     pub eos_token_id: u32,
+}
+
+/// Which projections add a bias.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Biases {
+    pub qkv: bool,
+    pub output: bool,
+    pub mlp: bool,
+}
+
+/// Attention to the newest tokens only, in some layers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SlidingWindow {
+    /// Tokens that a token looks at, itself among them.
+    pub tokens: usize,
+    /// For each layer whether it has the window.
+    pub layers: Vec<bool>,
+    /// Base of the rotary embedding in those layers, which no scaling changes; none for that of all.
+    pub rope_theta: Option<f64>,
+}
+
+/// A mixture of experts (Shazeer et al. 2017, arXiv:1701.06538).
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExpertsConfig {
+    pub count: usize,
+    /// Experts that each token uses.
+    pub per_token: usize,
+    /// Inner width of an expert.
+    pub intermediate_size: usize,
+    /// Whether the weights of a token's experts are made to add up to 1.
+    pub normalised: bool,
+    /// For each layer whether it has experts.
+    pub layers: Vec<bool>,
+}
+
+/// The gate of the feed-forward network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Activation {
+    Silu,
+    /// GELU by its approximation with tanh.
+    GeluTanh,
 }
 
 /// Low-rank adaptation (Hu et al. 2021, arXiv:2106.09685) of q, k, v, o, gate, up and down:
@@ -51,81 +157,37 @@ impl LoraConfig {
 }
 
 impl ModelConfig {
-    /// Reads a Hugging Face config.json.
-    pub fn from_hugging_face(path: &Path) -> Result<Self, WeightsError> {
-        let text = std::fs::read_to_string(path).map_err(WeightsError::io(path))?;
-        let wire: HuggingFace =
-            serde_json::from_str(&text).map_err(|error| WeightsError::corrupt(path, error.to_string()))?;
-        wire.parse(path)
-    }
-
-    /// Reads a GGUF file's metadata. `tied` says that the file has no head of its own.
-    pub fn from_gguf(metadata: &Metadata, tied: bool) -> Result<Self, WeightsError> {
-        let count = |key: &str| metadata.count(&format!("llama.{key}"));
-        let number = |key: &str| metadata.number(&format!("llama.{key}"));
-        let or = |key: &str, value: usize| {
-            if metadata.has(&format!("llama.{key}")) { count(key) } else { Ok(value) }
-        };
-        let num_attention_heads = count("attention.head_count")?;
-        let hidden_size = count("embedding_length")?;
-        let head_dim = or("attention.key_length", hidden_size / num_attention_heads.max(1))?;
-        let config = Self {
+    /// A Llama of the given shape, with the usual values elsewhere: a start for others.
+    pub fn llama(
+        hidden_size: usize,
+        intermediate_size: usize,
+        layers: usize,
+        heads: [usize; 2],
+        vocab_size: usize,
+    ) -> Self {
+        let head_dim = hidden_size / heads[0].max(1);
+        Self {
+            family: Family::Llama,
             hidden_size,
-            intermediate_size: count("feed_forward_length")?,
-            num_hidden_layers: count("block_count")?,
-            num_attention_heads,
-            num_key_value_heads: or("attention.head_count_kv", num_attention_heads)?,
+            intermediate_size,
+            num_hidden_layers: layers,
+            num_attention_heads: heads[0],
+            num_key_value_heads: heads[1],
             head_dim,
-            vocab_size: metadata.texts("tokenizer.ggml.tokens")?.len(),
-            rope_theta: if metadata.has("llama.rope.freq_base") {
-                number("rope.freq_base")?
-            } else {
-                10_000.0
-            },
-            // The file holds an f32, and 1e-5 as f32 is not the 1e-5 that the model was trained with.
-            rms_norm_eps: shortest(number("attention.layer_norm_rms_epsilon")?),
-            max_position_embeddings: count("context_length")?,
-            tie_word_embeddings: tied,
-            bos_token_id: metadata.id("tokenizer.ggml.bos_token_id")?,
-            eos_token_id: metadata.id("tokenizer.ggml.eos_token_id")?,
-        };
-        if or("rope.dimension_count", head_dim)? != head_dim {
-            return Err(unsupported(metadata.path(), "llama with rotary embedding of a part of each head"));
+            vocab_size,
+            bias: Biases::default(),
+            rope_theta: 10_000.0,
+            rope_scaling: RopeScaling::None,
+            window: None,
+            query_scalar: None,
+            logit_softcap: None,
+            experts: None,
+            rms_norm_eps: 1e-5,
+            max_position_embeddings: 2048,
+            tie_word_embeddings: true,
+            bos_token_id: 1,
+            eos_token_id: 2,
         }
-        if metadata.has("llama.rope.scaling.type") && metadata.text("llama.rope.scaling.type")? != "none" {
-            return Err(unsupported(metadata.path(), "llama with RoPE scaling"));
-        }
-        config.checked(metadata.path())
-    }
-
-    /// The config.json that `transformers` reads.
-    pub fn to_hugging_face(&self) -> Value {
-        json!({
-            "architectures": ["LlamaForCausalLM"],
-            "model_type": "llama",
-            "hidden_act": "silu",
-            "attention_bias": false,
-            "attention_dropout": 0.0,
-            "mlp_bias": false,
-            "hidden_size": self.hidden_size,
-            "intermediate_size": self.intermediate_size,
-            "num_hidden_layers": self.num_hidden_layers,
-            "num_attention_heads": self.num_attention_heads,
-            "num_key_value_heads": self.num_key_value_heads,
-            "head_dim": self.head_dim,
-            "vocab_size": self.vocab_size,
-            "rope_theta": self.rope_theta,
-            "rope_scaling": null,
-            "rms_norm_eps": self.rms_norm_eps,
-            "max_position_embeddings": self.max_position_embeddings,
-            "tie_word_embeddings": self.tie_word_embeddings,
-            "bos_token_id": self.bos_token_id,
-            "eos_token_id": self.eos_token_id,
-            "pad_token_id": self.eos_token_id,
-            "initializer_range": 0.02,
-            "pretraining_tp": 1,
-            "use_cache": true,
-        })
     }
 
     /// Query heads that share one key and value head.
@@ -133,11 +195,47 @@ impl ModelConfig {
         self.num_attention_heads / self.num_key_value_heads
     }
 
+    /// What attention scores are multiplied by.
+    pub(crate) fn attention_scale(&self) -> f64 {
+        self.query_scalar.unwrap_or(self.head_dim as f64).powf(-0.5)
+    }
+
+    /// Whether queries and keys are normalised, head by head, before they are turned.
+    pub(crate) fn head_norms(&self) -> bool {
+        matches!(self.family, Family::Qwen3 | Family::Qwen3Moe | Family::Gemma3)
+    }
+
+    /// What is added to the weight of each norm.
+    pub(crate) fn norm_offset(&self) -> f64 {
+        if self.family == Family::Gemma3 { 1.0 } else { 0.0 }
+    }
+
+    /// What embeddings are multiplied by.
+    pub(crate) fn embedding_scale(&self) -> f64 {
+        if self.family == Family::Gemma3 { (self.hidden_size as f64).sqrt() } else { 1.0 }
+    }
+
+    pub(crate) fn activation(&self) -> Activation {
+        if self.family == Family::Gemma3 { Activation::GeluTanh } else { Activation::Silu }
+    }
+
+    /// Whether the layer looks at the newest tokens only.
+    pub(crate) fn slides(&self, layer: usize) -> bool {
+        self.window.as_ref().is_some_and(|window| window.layers[layer])
+    }
+
+    /// The experts of a layer.
+    pub(crate) fn experts_of(&self, layer: usize) -> Option<&ExpertsConfig> {
+        self.experts.as_ref().filter(|experts| experts.layers[layer])
+    }
+
     /// Refuses shapes that cannot be computed, so that no later room meets them.
-    fn checked(self, path: &Path) -> Result<Self, WeightsError> {
+    pub(super) fn checked(self, path: &Path) -> Result<Self, WeightsError> {
+        let experts = self.experts.as_ref();
+        let layers = self.num_hidden_layers;
         let reason = if self.hidden_size == 0
             || self.intermediate_size == 0
-            || self.num_hidden_layers == 0
+            || layers == 0
             || self.vocab_size == 0
             || self.max_position_embeddings == 0
         {
@@ -156,6 +254,22 @@ impl ModelConfig {
         } else if self.bos_token_id.max(self.eos_token_id) as usize >= self.vocab_size {
             let (bos, eos) = (self.bos_token_id, self.eos_token_id);
             format!("its token ids {bos} and {eos} do not fit its vocabulary of {}", self.vocab_size)
+        } else if let Some(window) =
+            self.window.as_ref().filter(|window| window.tokens == 0 || window.layers.len() != layers)
+        {
+            format!(
+                "its window of {} tokens is told for {} of its {layers} layers",
+                window.tokens,
+                window.layers.len()
+            )
+        } else if let Some(experts) = experts.filter(|experts| {
+            !(1..=experts.count).contains(&experts.per_token)
+                || experts.intermediate_size == 0
+                || experts.layers.len() != layers
+        }) {
+            format!("a token cannot use {} of its {} experts", experts.per_token, experts.count)
+        } else if let Some(reason) = self.rope_scaling.fault() {
+            reason
         } else {
             return Ok(self);
         };
@@ -163,189 +277,46 @@ impl ModelConfig {
     }
 }
 
-/// The shortest decimal that reads as the same f32.
-fn shortest(value: f64) -> f64 {
-    (value as f32).to_string().parse().unwrap_or(value)
-}
-
-fn unsupported(path: &Path, found: impl Into<String>) -> WeightsError {
-    WeightsError::UnsupportedModel {
-        path: path.to_owned(),
-        found: found.into(),
-        known: "`llama` models (SmolLM2, Llama without RoPE scaling)",
-    }
-}
-
-/// config.json as Hugging Face writes it. Absent fields have `transformers`' defaults.
-#[derive(Deserialize)]
-struct HuggingFace {
-    model_type: String,
-    #[serde(default)]
-    hidden_act: Option<String>,
-    #[serde(default)]
-    attention_bias: bool,
-    #[serde(default)]
-    mlp_bias: bool,
-    hidden_size: usize,
-    intermediate_size: usize,
-    num_hidden_layers: usize,
-    num_attention_heads: usize,
-    num_key_value_heads: Option<usize>,
-    head_dim: Option<usize>,
-    vocab_size: usize,
-    rope_theta: Option<f64>,
-    rope_scaling: Option<Value>,
-    /// The place of both since `transformers` 5.
-    rope_parameters: Option<Value>,
-    rms_norm_eps: f64,
-    max_position_embeddings: usize,
-    #[serde(default)]
-    tie_word_embeddings: bool,
-    #[serde(default)]
-    bos_token_id: Option<u32>,
-    #[serde(default)]
-    eos_token_id: Option<OneOrMany>,
-}
-
-/// `eos_token_id` may be a list; the first is the end of a turn.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum OneOrMany {
-    One(u32),
-    Many(Vec<u32>),
-}
-
-impl HuggingFace {
-    fn parse(self, path: &Path) -> Result<ModelConfig, WeightsError> {
-        if self.model_type != "llama" {
-            return Err(unsupported(path, self.model_type));
-        }
-        if self.hidden_act.as_deref().unwrap_or("silu") != "silu" || self.attention_bias || self.mlp_bias {
-            return Err(unsupported(path, "llama with biases or another activation than SiLU"));
-        }
-        let rope = self.rope_parameters.unwrap_or_default();
-        let kind = |value: &Value| value["rope_type"].as_str().unwrap_or("default") != "default";
-        if self.rope_scaling.is_some_and(|scaling| !scaling.is_null()) || kind(&rope) {
-            return Err(unsupported(path, "llama with RoPE scaling"));
-        }
-        let missing = |key: &str| WeightsError::MissingKey {
-            path: path.to_owned(),
-            key: key.into(),
-            expected: "a token id",
-        };
-        let eos = match self.eos_token_id {
-            Some(OneOrMany::One(id)) => Some(id),
-            Some(OneOrMany::Many(ids)) => ids.first().copied(),
-            None => None,
-        };
-        ModelConfig {
-            hidden_size: self.hidden_size,
-            intermediate_size: self.intermediate_size,
-            num_hidden_layers: self.num_hidden_layers,
-            num_attention_heads: self.num_attention_heads,
-            num_key_value_heads: self.num_key_value_heads.unwrap_or(self.num_attention_heads),
-            head_dim: self.head_dim.unwrap_or(self.hidden_size / self.num_attention_heads.max(1)),
-            vocab_size: self.vocab_size,
-            rope_theta: self.rope_theta.or(rope["rope_theta"].as_f64()).unwrap_or(10_000.0),
-            rms_norm_eps: self.rms_norm_eps,
-            max_position_embeddings: self.max_position_embeddings,
-            tie_word_embeddings: self.tie_word_embeddings,
-            bos_token_id: self.bos_token_id.ok_or_else(|| missing("bos_token_id"))?,
-            eos_token_id: eos.ok_or_else(|| missing("eos_token_id"))?,
-        }
-        .checked(path)
-    }
+pub(super) fn unsupported(path: &Path, found: impl Into<String>) -> WeightsError {
+    WeightsError::UnsupportedModel { path: path.to_owned(), found: found.into(), known: Family::KNOWN }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use expect_test::{Expect, expect};
 
     /// A policy small enough for exhaustive tests, with grouped heads and an own head width.
     pub(crate) fn tiny() -> ModelConfig {
-        ModelConfig {
-            hidden_size: 24,
-            intermediate_size: 40,
-            num_hidden_layers: 3,
-            num_attention_heads: 4,
-            num_key_value_heads: 2,
-            head_dim: 8,
-            vocab_size: 50,
-            rope_theta: 10_000.0,
-            rms_norm_eps: 1e-5,
-            max_position_embeddings: 128,
-            tie_word_embeddings: true,
-            bos_token_id: 1,
-            eos_token_id: 2,
+        ModelConfig { head_dim: 8, max_position_embeddings: 128, ..ModelConfig::llama(24, 40, 3, [4, 2], 50) }
+    }
+
+    /// The same as a member of each family, with everything that the family can have.
+    pub(crate) fn tiny_of(family: Family) -> ModelConfig {
+        let base = ModelConfig { family, ..tiny() };
+        match family {
+            Family::Llama => ModelConfig { bias: Biases { qkv: true, output: true, mlp: true }, ..base },
+            Family::Qwen2 => ModelConfig { bias: Biases { qkv: true, ..Biases::default() }, ..base },
+            Family::Qwen3 => base,
+            Family::Qwen3Moe => ModelConfig {
+                experts: Some(ExpertsConfig {
+                    count: 4,
+                    per_token: 2,
+                    intermediate_size: 16,
+                    normalised: true,
+                    layers: vec![true, false, true],
+                }),
+                ..base
+            },
+            Family::Gemma3 => ModelConfig {
+                window: Some(SlidingWindow {
+                    tokens: 3,
+                    layers: vec![true, false, true],
+                    rope_theta: Some(1_000.0),
+                }),
+                query_scalar: Some(16.0),
+                logit_softcap: Some(10.0),
+                ..base
+            },
         }
-    }
-
-    fn read(value: &Value) -> Result<ModelConfig, WeightsError> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("config.json");
-        std::fs::write(&path, value.to_string()).unwrap();
-        ModelConfig::from_hugging_face(&path)
-    }
-
-    #[test]
-    fn what_is_written_is_read_back() {
-        assert_eq!(read(&tiny().to_hugging_face()).unwrap(), tiny());
-    }
-
-    #[test]
-    fn both_spellings_of_the_rotary_base_and_of_eos_are_read() {
-        let mut value = tiny().to_hugging_face();
-        value["rope_theta"] = Value::Null;
-        value["rope_parameters"] = json!({ "rope_type": "default", "rope_theta": 10_000.0 });
-        value["eos_token_id"] = json!([2, 7]);
-        assert_eq!(read(&value).unwrap(), tiny());
-    }
-
-    #[test]
-    fn models_that_would_be_computed_wrongly_are_refused() {
-        let check = |key: &str, new: Value, expected: Expect| {
-            let mut value = tiny().to_hugging_face();
-            value[key] = new;
-            let error = read(&value).unwrap_err().to_string();
-            let start = error.find("config.json").unwrap_or(0);
-            expected.assert_eq(error[start..].lines().next().unwrap_or_default());
-        };
-        check(
-            "model_type",
-            json!("qwen3"),
-            expect![
-                "config.json` holds a `qwen3` model; `llama` models (SmolLM2, Llama without RoPE scaling) are supported"
-            ],
-        );
-        check(
-            "attention_bias",
-            json!(true),
-            expect![
-                "config.json` holds a `llama with biases or another activation than SiLU` model; `llama` models (SmolLM2, Llama without RoPE scaling) are supported"
-            ],
-        );
-        check(
-            "rope_scaling",
-            json!({ "rope_type": "llama3" }),
-            expect![
-                "config.json` holds a `llama with RoPE scaling` model; `llama` models (SmolLM2, Llama without RoPE scaling) are supported"
-            ],
-        );
-        check(
-            "num_key_value_heads",
-            json!(3),
-            expect!["config.json` is corrupt: 4 attention heads cannot share 3 key and value heads"],
-        );
-        check(
-            "head_dim",
-            json!(7),
-            expect!["config.json` is corrupt: its head width 7 is not even, as rotary embedding needs"],
-        );
-        check(
-            "eos_token_id",
-            json!(99),
-            expect!["config.json` is corrupt: its token ids 1 and 99 do not fit its vocabulary of 50"],
-        );
     }
 }

@@ -1,43 +1,54 @@
-//! One layer: attention, then the gated feed-forward network, each beside a residual.
+//! One layer: attention, then the feed-forward network, each beside a residual.
 
 use burn::module::Module;
-use burn::tensor::activation::silu;
 use burn::tensor::{Device, Tensor, TensorData};
 
-use super::attention::Attention;
+use super::attention::{Attention, HEAD_NORMS};
+use super::feed_forward::FeedForward;
+use super::inputs::LayerInputs;
 use super::norm::RmsNorm;
-use super::projection::{Part, Projection};
-use super::{ModelConfig, Rotation};
+use super::projection::{Projection, host};
+use super::{Family, ModelConfig};
 use crate::weights::{NamedTensors, WeightsError};
 
-/// A decoder layer of the Llama family.
+/// A decoder layer.
 #[derive(Module, Debug)]
 pub(crate) struct DecoderLayer {
     pub attention_norm: RmsNorm,
     pub attention: Attention,
-    pub mlp_norm: RmsNorm,
-    pub mlp: Mlp,
+    /// Of what attention gives, in Gemma.
+    attention_output_norm: Option<RmsNorm>,
+    mlp_norm: RmsNorm,
+    mlp: FeedForward,
+    /// Of what the feed-forward network gives, in Gemma.
+    mlp_output_norm: Option<RmsNorm>,
+    /// Whether it looks at the newest tokens only.
+    pub slides: bool,
 }
 
-/// SwiGLU (Shazeer 2020, arXiv:2002.05202): `(silu(x·gate) ∘ x·up)·down`.
-#[derive(Module, Debug)]
-pub(crate) struct Mlp {
-    pub gate_up: Projection,
-    pub down: Projection,
-    width: usize,
-}
-
-impl Mlp {
-    pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        let both = self.gate_up.forward(x);
-        let gate = both.clone().narrow(2, 0, self.width);
-        let up = both.narrow(2, self.width, self.width);
-        self.down.forward(silu(gate) * up)
+/// The names of the norms: before and after attention, before and after the feed-forward network.
+fn norm_names(family: Family) -> [Option<&'static str>; 4] {
+    const FIRST: &str = "input_layernorm.weight";
+    const SECOND: &str = "post_attention_layernorm.weight";
+    match family {
+        Family::Gemma3 => [
+            Some(FIRST),
+            Some(SECOND),
+            Some("pre_feedforward_layernorm.weight"),
+            Some("post_feedforward_layernorm.weight"),
+        ],
+        _ => [Some(FIRST), None, Some(SECOND), None],
     }
 }
 
-const ATTENTION_NORM: &str = "input_layernorm.weight";
-const MLP_NORM: &str = "post_attention_layernorm.weight";
+impl ModelConfig {
+    /// The names and widths of a layer's norms.
+    pub(super) fn norms_of_layer(&self) -> Vec<(&'static str, usize)> {
+        let whole = norm_names(self.family).into_iter().flatten().map(|name| (name, self.hidden_size));
+        let heads = HEAD_NORMS.into_iter().filter(|_| self.head_norms()).map(|name| (name, self.head_dim));
+        whole.chain(heads).collect()
+    }
+}
 
 impl DecoderLayer {
     pub fn load(
@@ -47,61 +58,83 @@ impl DecoderLayer {
         device: &Device,
     ) -> Result<Self, WeightsError> {
         let prefix = prefix(index);
-        let norm = |name: &str| load_norm(config, tensors, &format!("{prefix}.{name}"), device);
-        let width = config.intermediate_size;
-        let gate_up = vec![Part { name: "mlp.gate_proj", width }, Part { name: "mlp.up_proj", width }];
-        let down = vec![Part { name: "mlp.down_proj", width: config.hidden_size }];
+        let norm =
+            |name: &str| load_norm(config, tensors, &format!("{prefix}.{name}"), config.hidden_size, device);
+        let [before_attention, after_attention, before_mlp, after_mlp] = norm_names(config.family);
         Ok(Self {
-            attention_norm: norm(ATTENTION_NORM)?,
+            attention_norm: norm(before_attention.unwrap_or_default())?,
             attention: Attention::load(config, tensors, &prefix, device)?,
-            mlp_norm: norm(MLP_NORM)?,
-            mlp: Mlp {
-                gate_up: Projection::load(tensors, &prefix, gate_up, config.hidden_size, device)?,
-                down: Projection::load(tensors, &prefix, down, width, device)?,
-                width,
-            },
+            attention_output_norm: after_attention.map(norm).transpose()?,
+            mlp_norm: norm(before_mlp.unwrap_or_default())?,
+            mlp: FeedForward::load(config, tensors, &prefix, index, device)?,
+            mlp_output_norm: after_mlp.map(norm).transpose()?,
+            slides: config.slides(index),
         })
     }
 
     /// `[batch, tokens, hidden]` to the same.
-    pub fn forward(&self, x: Tensor<3>, rotation: &Rotation, causal: &Tensor<5>) -> Tensor<3> {
-        let x = x.clone() + self.attention.forward(self.attention_norm.forward(x), rotation, causal);
-        self.feed_forward(x)
+    pub fn forward(&self, x: Tensor<3>, inputs: &LayerInputs) -> Tensor<3> {
+        let (rotation, bias) = inputs.of(self.slides);
+        let attended = self.attention.forward(self.attention_norm.forward(x.clone()), rotation, bias);
+        self.after_attention(x, attended)
     }
 
-    /// The second half of the layer.
-    pub fn feed_forward(&self, x: Tensor<3>) -> Tensor<3> {
-        x.clone() + self.mlp.forward(self.mlp_norm.forward(x))
+    /// What follows attention, from the layer's input and what attention gave.
+    pub fn after_attention(&self, x: Tensor<3>, attended: Tensor<3>) -> Tensor<3> {
+        let normed = |norm: &Option<RmsNorm>, y: Tensor<3>| match norm {
+            Some(norm) => norm.forward(y),
+            None => y,
+        };
+        let x = x + normed(&self.attention_output_norm, attended);
+        let y = self.mlp.forward(self.mlp_norm.forward(x.clone()));
+        x + normed(&self.mlp_output_norm, y)
     }
 
-    /// The layer with each of its projections changed by `change`.
+    /// The layer with each of its projections changed by `change`. Experts are left as they are.
     pub fn map_projections<E>(
         mut self,
         mut change: impl FnMut(Projection) -> Result<Projection, E>,
     ) -> Result<Self, E> {
         self.attention.qkv = change(self.attention.qkv)?;
         self.attention.output = change(self.attention.output)?;
-        self.mlp.gate_up = change(self.mlp.gate_up)?;
-        self.mlp.down = change(self.mlp.down)?;
+        self.mlp = match self.mlp {
+            FeedForward::Dense(mut mlp) => {
+                mlp.gate_up = change(mlp.gate_up)?;
+                mlp.down = change(mlp.down)?;
+                FeedForward::Dense(mlp)
+            }
+            experts => experts,
+        };
         Ok(self)
     }
 
-    /// All projections.
-    pub fn projections(&self) -> [&Projection; 4] {
-        [&self.attention.qkv, &self.attention.output, &self.mlp.gate_up, &self.mlp.down]
+    /// The projections that [`map_projections`](Self::map_projections) changes.
+    pub fn projections(&self) -> Vec<&Projection> {
+        let mut all = vec![&self.attention.qkv, &self.attention.output];
+        if let FeedForward::Dense(mlp) = &self.mlp {
+            all.extend([&mlp.gate_up, &mlp.down]);
+        }
+        all
     }
 
     /// Adds the layer's weights to `tensors` under their Hugging Face names.
-    pub fn store(&self, tensors: &mut NamedTensors, index: usize) {
+    pub fn store(&self, tensors: &mut NamedTensors, index: usize, family: Family) {
         let prefix = prefix(index);
-        tensors.insert(
-            format!("{prefix}.{ATTENTION_NORM}"),
-            super::projection::host(self.attention_norm.weight.val()),
-        );
-        tensors.insert(format!("{prefix}.{MLP_NORM}"), super::projection::host(self.mlp_norm.weight.val()));
-        for projection in self.projections() {
-            projection.store(tensors, &prefix);
+        let norms = [
+            Some(&self.attention_norm),
+            self.attention_output_norm.as_ref(),
+            Some(&self.mlp_norm),
+            self.mlp_output_norm.as_ref(),
+        ];
+        for (name, norm) in norm_names(family).into_iter().zip(norms) {
+            if let (Some(name), Some(norm)) = (name, norm) {
+                tensors.insert(format!("{prefix}.{name}"), host(norm.weight.val()));
+            }
         }
+        self.attention.qkv.store(tensors, &prefix);
+        self.attention.output.store(tensors, &prefix);
+        self.attention.store_norms(tensors, &prefix);
+        self.mlp.store(tensors, &prefix);
     }
 }
 
@@ -114,9 +147,10 @@ pub(crate) fn load_norm(
     config: &ModelConfig,
     tensors: &NamedTensors,
     name: &str,
+    width: usize,
     device: &Device,
 ) -> Result<RmsNorm, WeightsError> {
-    let weight = tensors.expect(name, &[config.hidden_size])?;
-    let weight = Tensor::from_data(TensorData::new(weight.data.clone(), [config.hidden_size]), device);
-    Ok(RmsNorm::new(weight, config.rms_norm_eps))
+    let weight = tensors.expect(name, &[width])?;
+    let weight = Tensor::from_data(TensorData::new(weight.data.clone(), [width]), device);
+    Ok(RmsNorm::new(weight, config.rms_norm_eps, config.norm_offset()))
 }

@@ -1,8 +1,14 @@
 //! What does the policy compute?
 
+#[cfg(test)]
+mod architectures;
 mod attention;
 mod causal_lm;
-mod config;
+pub(crate) mod config;
+mod feed_forward;
+mod gguf_config;
+mod hugging_face;
+mod inputs;
 mod layer;
 mod lora;
 mod norm;
@@ -10,9 +16,11 @@ mod projection;
 #[cfg(test)]
 mod reference;
 mod rope;
+mod shapes;
 
 pub use causal_lm::CausalLm;
-pub use config::{LoraConfig, ModelConfig};
+pub use config::{Biases, ExpertsConfig, Family, LoraConfig, ModelConfig, SlidingWindow};
+pub use rope::RopeScaling;
 
-pub(crate) use causal_lm::MASKED;
+pub(crate) use inputs::{LayerInputs, MASKED};
 pub(crate) use rope::{RotaryTable, Rotation};

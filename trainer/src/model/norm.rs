@@ -3,25 +3,32 @@
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Tensor};
 
-/// RMSNorm (Zhang and Sennrich 2019, arXiv:1910.07467): `x / √(mean(x²) + ε) · weight`.
+/// RMSNorm (Zhang and Sennrich 2019, arXiv:1910.07467): `x / √(mean(x²) + ε) · (offset + weight)`.
 #[derive(Module, Debug)]
 pub(crate) struct RmsNorm {
     /// `[width]`.
     pub weight: Param<Tensor<1>>,
     epsilon: f64,
+    /// 1 in Gemma, whose weights say how far they are from 1.
+    offset: f64,
 }
 
 impl RmsNorm {
-    pub fn new(weight: Tensor<1>, epsilon: f64) -> Self {
-        Self { weight: Param::from_tensor(weight), epsilon }
+    pub fn new(weight: Tensor<1>, epsilon: f64, offset: f64) -> Self {
+        Self { weight: Param::from_tensor(weight), epsilon, offset }
     }
 
     /// Normalises the last dimension; in f32 whatever the type of `x`, as `transformers` does.
-    pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let dtype = x.dtype();
         let x = x.cast(DType::F32);
-        let mean_square = (x.clone() * x.clone()).mean_dim(2);
+        let mean_square = (x.clone() * x.clone()).mean_dim(D - 1);
         let normal = x * mean_square.add_scalar(self.epsilon).sqrt().recip();
-        normal.cast(dtype) * self.weight.val().unsqueeze()
+        if self.offset == 0.0 {
+            return normal.cast(dtype) * self.weight.val().unsqueeze();
+        }
+        // Gemma multiplies before it rounds.
+        let weight = self.weight.val().cast(DType::F32).add_scalar(self.offset);
+        (normal * weight.unsqueeze()).cast(dtype)
     }
 }

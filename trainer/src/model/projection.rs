@@ -21,6 +21,8 @@ pub(crate) struct Part {
 pub(crate) struct Projection {
     /// `[in, sum of the parts' widths]`.
     pub weight: Param<Tensor<2>>,
+    /// `[sum of the parts' widths]`.
+    pub bias: Option<Param<Tensor<1>>>,
     /// One for each part, or none.
     pub adapters: Vec<Adapter>,
     /// `alpha / rank` of the adapters.
@@ -39,12 +41,14 @@ pub(crate) struct Adapter {
 }
 
 impl Projection {
-    /// Takes the parts' weights from `tensors`, where their names begin with `prefix`.
+    /// Takes the parts' weights from `tensors`, where their names begin with `prefix`; with `bias`, their
+    /// biases too.
     pub fn load(
         tensors: &NamedTensors,
         prefix: &str,
         parts: Vec<Part>,
         input: usize,
+        bias: bool,
         device: &Device,
     ) -> Result<Self, WeightsError> {
         let output: usize = parts.iter().map(|part| part.width).sum();
@@ -55,16 +59,25 @@ impl Projection {
             rows.extend_from_slice(&tensors.expect(&name, &[part.width, input])?.data);
         }
         let weight = HostTensor::new([output, input], rows).transposed();
-        Ok(Self { weight: parameter(weight, device), adapters: Vec::new(), scale: 0.0, parts })
+        let mut biases = Vec::new();
+        for part in parts.iter().filter(|_| bias) {
+            let name = format!("{prefix}.{}.bias", part.name);
+            biases.extend_from_slice(&tensors.expect(&name, &[part.width])?.data);
+        }
+        let bias = bias.then(|| parameter(HostTensor::new([output], biases), device));
+        Ok(Self { weight: parameter(weight, device), bias, adapters: Vec::new(), scale: 0.0, parts })
     }
 
-    /// `y = xW + scale · (xA)B`, on the last dimension of `x`.
+    /// `y = xW + b + scale · (xA)B`, on the last dimension of `x`.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let mut shape = x.dims();
         let width = shape[D - 1];
         let rows = shape[..D - 1].iter().product();
         let x: Tensor<2> = x.reshape([rows, width]);
         let mut y = x.clone().matmul(self.weight.val());
+        if let Some(bias) = &self.bias {
+            y = y + bias.val().unsqueeze();
+        }
         if !self.adapters.is_empty() {
             let terms: Vec<Tensor<2>> = self
                 .adapters
@@ -105,7 +118,7 @@ impl Projection {
             weight = weight + Tensor::cat(terms, 1).mul_scalar(self.scale);
         }
         let weight = Param::from_tensor(weight.detach());
-        Self { weight, adapters: Vec::new(), scale: 0.0, parts: self.parts.clone() }
+        Self { weight, bias: self.bias.clone(), adapters: Vec::new(), scale: 0.0, parts: self.parts.clone() }
     }
 
     /// Adds the parts' weights to `tensors` under their Hugging Face names. Adapters are not looked at.
@@ -118,6 +131,15 @@ impl Projection {
             rest = tail;
             let tensor = HostTensor::new([part.width, input], rows.to_vec());
             tensors.insert(format!("{prefix}.{}.weight", part.name), tensor);
+        }
+        let Some(bias) = &self.bias else { return };
+        let values = host(bias.val()).data;
+        let mut rest = values.as_slice();
+        for part in &self.parts {
+            let (own, tail) = rest.split_at(part.width);
+            rest = tail;
+            tensors
+                .insert(format!("{prefix}.{}.bias", part.name), HostTensor::new([part.width], own.to_vec()));
         }
     }
 

@@ -1,13 +1,16 @@
 //! Does the policy compute what `transformers` computes on the same weights?
 //!
-//! The values come from `trainer/reference/smollm2_logits.py`, which says how to make them again.
+//! The values come from `trainer/reference/smollm2_logits.py` and `gemma3_logits.py`, which say how to
+//! make them again.
+
+use std::path::Path;
 
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use serde::Deserialize;
 
 use super::{CausalLm, ModelConfig};
-use crate::testing::{SMOLLM2, weights};
+use crate::testing::{GEMMA3, SMOLLM2, weights};
 use crate::tokenizer::{ChatMessage, ChatRole, ChatTemplate, Tokenizer};
 use crate::weights::Gguf;
 
@@ -34,8 +37,8 @@ struct Position {
     square: f64,
 }
 
-fn smollm2() -> Option<(Gguf, CausalLm)> {
-    let file = Gguf::open(&weights(SMOLLM2)?).unwrap();
+fn load(model: &str) -> Option<(Gguf, CausalLm)> {
+    let file = Gguf::open(&weights(model)?).unwrap();
     let config = ModelConfig::from_gguf(file.metadata(), true).unwrap();
     let model = CausalLm::from_tensors(config, &file.tensors().unwrap(), &Device::flex()).unwrap();
     Some((file, model))
@@ -48,10 +51,9 @@ fn logits(model: &CausalLm, ids: &[u32]) -> Tensor<2> {
     model.logits(model.hidden(ids).squeeze_dim(0))
 }
 
-#[test]
-fn logits_are_those_of_transformers() {
-    let Some((_, model)) = smollm2() else { return };
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/reference/smollm2_logits.json");
+fn check(model: &str, reference: &str) {
+    let Some((_, model)) = load(model) else { return };
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("reference").join(reference);
     let text = std::fs::read_to_string(path).expect("the reference values are in the repository");
     let reference: Reference = serde_json::from_str(&text).unwrap();
     let vocabulary = model.config().vocab_size;
@@ -85,8 +87,61 @@ fn logits_are_those_of_transformers() {
 }
 
 #[test]
+fn logits_are_those_of_transformers() {
+    check(SMOLLM2, "smollm2_logits.json");
+}
+
+#[test]
+fn gemma_has_the_logits_of_transformers() {
+    check(GEMMA3, "gemma3_logits.json");
+}
+
+#[test]
+fn gemma_cuts_text_as_its_vocabulary_says() {
+    let Some(path) = weights(GEMMA3) else { return };
+    let file = Gguf::open(&path).unwrap();
+    let tokenizer = Tokenizer::from_gguf(file.metadata()).unwrap();
+    let tokens = file.metadata().texts("tokenizer.ggml.tokens").unwrap();
+    let check = |text: &str, expected: &[&str]| {
+        let ids = tokenizer.encode(text).unwrap();
+        let found: Vec<_> = ids.iter().map(|id| tokens[*id as usize]).collect();
+        assert_eq!(found, expected, "{text:?}");
+        assert_eq!(tokenizer.decode(&ids).unwrap(), text);
+    };
+    check("The capital of France is", &["The", "▁capital", "▁of", "▁France", "▁is"]);
+    check(
+        "def f(x):\n    return x\n\n",
+        &["def", "▁f", "(", "x", "):", "\n", "    ", "return", "▁x", "\n\n"],
+    );
+    check("Größe 日本 1234", &["Gr", "ö", "ße", "▁日本", "▁", "1", "2", "3", "4"]);
+    // A base policy has no chat template of its own.
+    let template = ChatTemplate::new(&tokenizer).unwrap();
+    let ids = template.first(&[ChatMessage::new(ChatRole::User, "Hi")]).unwrap();
+    let prompt: Vec<_> = ids.iter().map(|id| tokens[*id as usize]).collect();
+    assert_eq!(
+        prompt,
+        [
+            "<bos>",
+            "<start_of_turn>",
+            "user",
+            "\n",
+            "Hi",
+            "<end_of_turn>",
+            "\n",
+            "<start_of_turn>",
+            "model",
+            "\n"
+        ]
+    );
+    assert_eq!(template.end_of_turn(), 106);
+    // What the vocabulary lacks is spelled in bytes; what spells a special token is text.
+    check("\u{7}", &["<0x07>"]);
+    assert!(!tokenizer.encode("<end_of_turn>").unwrap().contains(&106));
+}
+
+#[test]
 fn the_policy_answers_in_english() {
-    let Some((file, model)) = smollm2() else { return };
+    let Some((file, model)) = load(SMOLLM2) else { return };
     let tokenizer = Tokenizer::from_gguf(file.metadata()).unwrap();
     let template = ChatTemplate::new(&tokenizer).unwrap();
     let question = ChatMessage::new(ChatRole::User, "What is the capital of France?");

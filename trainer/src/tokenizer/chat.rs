@@ -77,6 +77,7 @@ impl ChatTemplate {
         let origin = tokenizer.origin();
         let source = tokenizer
             .template_source()
+            .or_else(|| tokenizer.template_of_vocabulary())
             .ok_or_else(|| TokenizerError::NoTemplate { origin: origin.to_owned() })?;
         let mut environment = Environment::new();
         // As `transformers` sets it up.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{TokenizerError, build};
 use crate::weights::Metadata;
@@ -19,7 +19,7 @@ struct Shared {
     origin: PathBuf,
     /// Matches special tokens in text: for the fixed parts of a chat template only.
     template: tokenizers::Tokenizer,
-    /// Knows no added tokens, so whatever is said in a message stays text.
+    /// Knows no added tokens but white space, so whatever is said in a message stays text.
     plain: tokenizers::Tokenizer,
     /// tokenizer_config.json, kept whole so that a checkpoint loses nothing.
     config: Value,
@@ -71,7 +71,10 @@ impl Tokenizer {
                 .map_err(|error| TokenizerError::broken(origin, error))
         };
         let mut bare = tokenizer.clone();
-        bare["added_tokens"] = json!([]);
+        // Runs of white space that a vocabulary matches as a whole (Gemma's) are text like any other.
+        if let Some(added) = bare["added_tokens"].as_array_mut() {
+            added.retain(is_space);
+        }
         let (template, plain) = (load(&tokenizer)?, load(&bare)?);
 
         let named = |name: &str| token_text(&config[name]).and_then(|text| template.token_to_id(text));
@@ -93,8 +96,9 @@ impl Tokenizer {
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let mut found = ids(&self.shared.plain, text)?;
         let added = self.shared.template.get_added_vocabulary().get_added_tokens_decoder();
-        if found.iter().any(|id| added.contains_key(id)) {
-            let known = |id: u32| !added.contains_key(&id);
+        let spaces = self.shared.plain.get_added_vocabulary().get_added_tokens_decoder();
+        let known = |id: u32| !added.contains_key(&id) || spaces.contains_key(&id);
+        if !found.iter().all(|id| known(*id)) {
             let replacement = &self.shared.replacement;
             found = found.into_iter().fold(Vec::new(), |mut all, id| {
                 if known(id) {
@@ -154,6 +158,15 @@ impl Tokenizer {
         self.shared.config["chat_template"].as_str()
     }
 
+    /// For a base policy, which comes without a chat template: the one that its vocabulary has the tokens of.
+    pub(super) fn template_of_vocabulary(&self) -> Option<&'static str> {
+        let known = |token: &str| self.shared.template.token_to_id(token).is_some();
+        build::TEMPLATES
+            .iter()
+            .find(|(tokens, _)| tokens.iter().all(|token| known(token)))
+            .map(|(_, text)| *text)
+    }
+
     /// A special token's text by its role in tokenizer_config.json, such as `eos_token`.
     pub(super) fn token_text(&self, role: &str) -> &str {
         token_text(&self.shared.config[role]).unwrap_or("")
@@ -187,6 +200,13 @@ fn ids(tokenizer: &tokenizers::Tokenizer, text: &str) -> Result<Vec<u32>, Tokeni
 fn read_json(path: &Path) -> Result<Value, TokenizerError> {
     let text = std::fs::read_to_string(path).map_err(TokenizerError::io(path))?;
     serde_json::from_str(&text).map_err(|error| TokenizerError::broken(path, error))
+}
+
+/// Whether an added token is white space and nothing else.
+fn is_space(token: &Value) -> bool {
+    let is_blank = |c: char| c.is_whitespace() || c == '\u{2581}';
+    token["content"].as_str().is_some_and(|text| !text.is_empty() && text.chars().all(is_blank))
+        && token["special"] != true
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use memmap2::Mmap;
 
 use super::quant::Format;
-use super::{HostTensor, NamedTensors, WeightsError, llama};
+use super::{HostTensor, NamedTensors, WeightsError, gguf_names};
 
 const FIRST_VERSION: u32 = 2;
 const LAST_VERSION: u32 = 3;
@@ -55,13 +55,14 @@ impl Gguf {
 
     /// All weights, dequantised, under their Hugging Face names and in Hugging Face layout.
     pub fn tensors(&self) -> Result<NamedTensors, WeightsError> {
-        let naming = llama::Naming::of(&self.metadata)?;
+        let naming = gguf_names::Naming::of(&self.metadata)?;
         let mut all = NamedTensors::new(format!("`{}`", self.path.display()));
         for entry in &self.tensors {
             let data = entry.format.decode(&self.bytes[entry.start..entry.start + entry.length]);
             let tensor = HostTensor::new(entry.shape.clone(), data);
-            let (name, tensor) = naming.to_hugging_face(&self.path, &entry.name, tensor)?;
-            all.insert(name, tensor);
+            for (name, tensor) in naming.to_hugging_face(&self.path, &entry.name, tensor)? {
+                all.insert(name, tensor);
+            }
         }
         Ok(all)
     }
@@ -140,6 +141,20 @@ impl Metadata {
             .map(|value| match value {
                 Value::Text(text) => Ok(text.as_str()),
                 _ => Err(self.missing(key, "a list of texts")),
+            })
+            .collect()
+    }
+
+    /// A list of real numbers.
+    pub fn numbers(&self, key: &str) -> Result<Vec<f64>, WeightsError> {
+        let Some(Value::List(list)) = self.values.get(key) else {
+            return Err(self.missing(key, "a list of numbers"));
+        };
+        list.iter()
+            .map(|value| match value {
+                Value::Float(value) => Ok(*value),
+                Value::Integer(value) => Ok(*value as f64),
+                _ => Err(self.missing(key, "a list of numbers")),
             })
             .collect()
     }
@@ -498,15 +513,15 @@ pub(super) mod tests {
             help: the download was interrupted or the disk was full; delete the file and fetch it again"#]],
         );
         check(
-            &small().tensor("blk.0.ffn_up.weight", &[1, 256], 12, &[0; 144]).build(),
+            &small().tensor("blk.0.ffn_up.weight", &[1, 256], 10, &[0; 84]).build(),
             expect![[r#"
-            weights: tensor `blk.0.ffn_up.weight` of `model.gguf` is stored as Q4_K, which is not read
-            help: use a file in one of F32, F16, BF16, Q4_0, Q4_1, Q8_0"#]],
+            weights: tensor `blk.0.ffn_up.weight` of `model.gguf` is stored as Q2_K, which is not read
+            help: use a file in one of F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K"#]],
         );
         check(
             &Builder::default().text("general.architecture", "mamba").build(),
             expect![[r#"
-            weights: `model.gguf` holds a `mamba` model; `llama` models (SmolLM2, Llama without RoPE scaling) are supported
+            weights: `model.gguf` holds a `mamba` model; `llama` (with SmolLM2), `qwen2` (with Qwen2.5), `qwen3`, `qwen3_moe` and `gemma3_text` models are supported
             help: use a policy of a supported family"#]],
         );
     }

@@ -6,7 +6,7 @@
 
 mod error;
 mod gguf;
-mod llama;
+mod gguf_names;
 mod quant;
 mod safetensors;
 mod tensors;

@@ -1,0 +1,183 @@
+//! What does a layer do with each token by itself?
+
+use burn::module::{Module, Param};
+use burn::tensor::activation::{gelu_approximate, silu, softmax};
+use burn::tensor::{DType, Device, IndexingUpdateOp, Int, Tensor, TensorData};
+
+use super::ModelConfig;
+use super::config::{Activation, ExpertsConfig};
+use super::projection::{Part, Projection, host, parameter};
+use crate::weights::{NamedTensors, WeightsError};
+
+/// The second half of a layer.
+#[derive(Module, Debug)]
+pub(crate) enum FeedForward {
+    Dense(Mlp),
+    Experts(Experts),
+}
+
+/// A gated network (Shazeer 2020, arXiv:2002.05202): `(act(x·gate) ∘ x·up)·down`.
+#[derive(Module, Debug)]
+pub(crate) struct Mlp {
+    pub gate_up: Projection,
+    pub down: Projection,
+    width: usize,
+    gelu: bool,
+}
+
+/// Several gated networks, of which each token uses a few: those that the router likes best.
+#[derive(Module, Debug)]
+pub(crate) struct Experts {
+    /// `[hidden, experts]`.
+    router: Param<Tensor<2>>,
+    experts: Vec<Mlp>,
+    per_token: usize,
+    normalised: bool,
+}
+
+/// The names of the parts and of the down projection.
+struct Names([&'static str; 3]);
+
+const DENSE: Names = Names(["mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]);
+const EXPERT: Names = Names(["gate_proj", "up_proj", "down_proj"]);
+const ROUTER: &str = "mlp.gate.weight";
+
+impl FeedForward {
+    pub fn load(
+        config: &ModelConfig,
+        tensors: &NamedTensors,
+        prefix: &str,
+        layer: usize,
+        device: &Device,
+    ) -> Result<Self, WeightsError> {
+        Ok(match config.experts_of(layer) {
+            None => {
+                let width = config.intermediate_size;
+                Self::Dense(Mlp::load(config, tensors, prefix, DENSE, width, config.bias.mlp, device)?)
+            }
+            Some(experts) => Self::Experts(Experts::load(config, experts, tensors, prefix, device)?),
+        })
+    }
+
+    /// `[batch, tokens, hidden]` to the same.
+    pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
+        match self {
+            Self::Dense(mlp) => mlp.forward(x),
+            Self::Experts(experts) => experts.forward(x),
+        }
+    }
+
+    /// Adds the weights to `tensors` under their Hugging Face names, which begin with `prefix`.
+    pub fn store(&self, tensors: &mut NamedTensors, prefix: &str) {
+        match self {
+            Self::Dense(mlp) => mlp.store(tensors, prefix),
+            Self::Experts(experts) => {
+                tensors.insert(format!("{prefix}.{ROUTER}"), host(experts.router.val()).transposed());
+                for (number, expert) in experts.experts.iter().enumerate() {
+                    expert.store(tensors, &expert_prefix(prefix, number));
+                }
+            }
+        }
+    }
+}
+
+/// How the names of an expert's tensors begin.
+pub(super) fn expert_prefix(layer: &str, number: usize) -> String {
+    format!("{layer}.mlp.experts.{number}")
+}
+
+impl Mlp {
+    fn load(
+        config: &ModelConfig,
+        tensors: &NamedTensors,
+        prefix: &str,
+        Names([gate, up, down]): Names,
+        width: usize,
+        bias: bool,
+        device: &Device,
+    ) -> Result<Self, WeightsError> {
+        let hidden = config.hidden_size;
+        let gate_up = vec![Part { name: gate, width }, Part { name: up, width }];
+        let down = vec![Part { name: down, width: hidden }];
+        Ok(Self {
+            gate_up: Projection::load(tensors, prefix, gate_up, hidden, bias, device)?,
+            down: Projection::load(tensors, prefix, down, width, bias, device)?,
+            width,
+            gelu: config.activation() == Activation::GeluTanh,
+        })
+    }
+
+    fn forward(&self, x: Tensor<3>) -> Tensor<3> {
+        let both = self.gate_up.forward(x);
+        let gate = both.clone().narrow(2, 0, self.width);
+        let up = both.narrow(2, self.width, self.width);
+        let open = if self.gelu { gelu_approximate(gate) } else { silu(gate) };
+        self.down.forward(open * up)
+    }
+
+    fn store(&self, tensors: &mut NamedTensors, prefix: &str) {
+        self.gate_up.store(tensors, prefix);
+        self.down.store(tensors, prefix);
+    }
+}
+
+impl Experts {
+    fn load(
+        config: &ModelConfig,
+        experts: &ExpertsConfig,
+        tensors: &NamedTensors,
+        prefix: &str,
+        device: &Device,
+    ) -> Result<Self, WeightsError> {
+        let name = format!("{prefix}.{ROUTER}");
+        let router = tensors.expect(&name, &[experts.count, config.hidden_size])?.transposed();
+        let width = experts.intermediate_size;
+        let load =
+            |number| Mlp::load(config, tensors, &expert_prefix(prefix, number), EXPERT, width, false, device);
+        Ok(Self {
+            router: parameter(router, device),
+            experts: (0..experts.count).map(load).collect::<Result<_, _>>()?,
+            per_token: experts.per_token,
+            normalised: experts.normalised,
+        })
+    }
+
+    /// Each expert is run once, on the tokens that use it; which those are is read back from the device.
+    fn forward(&self, x: Tensor<3>) -> Tensor<3> {
+        let [batch, tokens, hidden] = x.dims();
+        let rows = batch * tokens;
+        let x: Tensor<2> = x.reshape([rows, hidden]);
+        let device = x.device();
+        let dtype = x.dtype();
+        let scores = softmax(x.clone().matmul(self.router.val()).cast(DType::F32), 1);
+        let chosen = scores.clone().detach().argtopk(self.per_token, 1);
+        let mut weights = scores.gather(1, chosen.clone());
+        if self.normalised {
+            weights = weights.clone() / weights.sum_dim(1);
+        }
+        let weights: Tensor<2> = weights.cast(dtype).reshape([rows * self.per_token, 1]);
+        let chosen = chosen.try_into_vec_as::<i64>();
+        let chosen =
+            chosen.unwrap_or_else(|error| panic!("the device cannot say which experts are used: {error}"));
+        let mut out = Tensor::<2>::zeros([rows, hidden], (&device, dtype));
+        for (number, expert) in self.experts.iter().enumerate() {
+            let places: Vec<i64> =
+                (0..chosen.len()).filter(|at| chosen[*at] == number as i64).map(|at| at as i64).collect();
+            if places.is_empty() {
+                continue;
+            }
+            let integers = |values: Vec<i64>| -> Tensor<1, Int> {
+                let count = values.len();
+                Tensor::from_data(TensorData::new(values, [count]), &device)
+            };
+            let used_by = integers(places.iter().map(|at| at / self.per_token as i64).collect());
+            let count = places.len();
+            let own: Tensor<2> = expert
+                .forward(x.clone().select(0, used_by.clone()).reshape([1, count, hidden]))
+                .reshape([count, hidden]);
+            let own = own * weights.clone().select(0, integers(places));
+            out = out.select_assign(0, used_by, own, IndexingUpdateOp::Add);
+        }
+        out.reshape([batch, tokens, hidden])
+    }
+}

@@ -1,0 +1,47 @@
+//! What do all layers need to know of a batch? Where its tokens stand, and what each may look at.
+
+use burn::tensor::{DType, Device, Tensor, TensorData};
+
+use super::{ModelConfig, RotaryTable, Rotation};
+
+/// What is added to a score that must not count. Finite, so that a row in which
+/// nothing counts gives numbers and not NaN.
+pub(crate) const MASKED: f32 = -1e9;
+
+/// Rotation and bias of the attention scores, for layers of both kinds.
+pub(crate) struct LayerInputs {
+    pub rotation: Rotation,
+    /// `[batch or 1, 1, 1, tokens, positions]`: 0 where a token may look, [`MASKED`] where it may not.
+    pub bias: Tensor<5>,
+    /// The same for layers with a window, where there are some.
+    pub local: Option<(Rotation, Tensor<5>)>,
+}
+
+impl LayerInputs {
+    /// For sequences of `tokens` tokens from their beginning.
+    pub fn causal(config: &ModelConfig, tokens: usize, device: &Device) -> Self {
+        let rotation = RotaryTable::new(config, tokens, device).all();
+        let local = config.window.as_ref().map(|window| {
+            let own = RotaryTable::local(config, tokens, device).map(RotaryTable::all);
+            (own.unwrap_or_else(|| rotation.clone()), causal_bias(tokens, window.tokens, device))
+        });
+        Self { rotation, bias: causal_bias(tokens, tokens, device), local }
+    }
+
+    /// For a layer that looks at the newest tokens only, or for one that looks at all.
+    pub fn of(&self, slides: bool) -> (&Rotation, &Tensor<5>) {
+        match &self.local {
+            Some((rotation, bias)) if slides => (rotation, bias),
+            _ => (&self.rotation, &self.bias),
+        }
+    }
+}
+
+/// A token looks at itself and the `window - 1` tokens before it.
+fn causal_bias(tokens: usize, window: usize, device: &Device) -> Tensor<5> {
+    let looks = |from: usize, to: usize| to <= from && from - to < window;
+    let values: Vec<f32> = (0..tokens)
+        .flat_map(|from| (0..tokens).map(move |to| if looks(from, to) { 0.0 } else { MASKED }))
+        .collect();
+    Tensor::from_data(TensorData::new(values, [1, 1, 1, tokens, tokens]), (device, DType::F32))
+}
