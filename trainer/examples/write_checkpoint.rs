@@ -106,7 +106,7 @@ fn member(family: Family) -> ModelConfig {
         }
         Family::Gemma3 => ModelConfig {
             window: Some(SlidingWindow { tokens: 3, layers, rope_theta: Some(1_000.0) }),
-            query_scalar: Some(16.0),
+            query_scalar: Some(16),
             logit_softcap: Some(10.0),
             tie_word_embeddings: true,
             ..base

@@ -81,7 +81,7 @@ pub struct ModelConfig {
     /// Layers that look at the newest tokens only.
     pub window: Option<SlidingWindow>,
     /// Attention scores are divided by its root; the width of a head unless given.
-    pub query_scalar: Option<f64>,
+    pub query_scalar: Option<usize>,
     /// Logits `x` become `cap · tanh(x / cap)`.
     pub logit_softcap: Option<f64>,
     pub experts: Option<ExpertsConfig>,
@@ -197,7 +197,7 @@ impl ModelConfig {
 
     /// What attention scores are multiplied by.
     pub(crate) fn attention_scale(&self) -> f64 {
-        self.query_scalar.unwrap_or(self.head_dim as f64).powf(-0.5)
+        (self.query_scalar.unwrap_or(self.head_dim) as f64).powf(-0.5)
     }
 
     /// Whether queries and keys are normalised, head by head, before they are turned.
@@ -313,7 +313,7 @@ pub(crate) mod tests {
                     layers: vec![true, false, true],
                     rope_theta: Some(1_000.0),
                 }),
-                query_scalar: Some(16.0),
+                query_scalar: Some(16),
                 logit_softcap: Some(10.0),
                 ..base
             },

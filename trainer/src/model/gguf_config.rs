@@ -95,7 +95,7 @@ impl ModelConfig {
             query_scalar: gemma.then_some(match num_hidden_layers {
                 GEMMA_LAYERS_27B => hidden_size / num_attention_heads.max(1),
                 _ => head_dim,
-            } as f64),
+            }),
             logit_softcap: None,
             experts: experts.transpose()?,
             // The file holds an f32, and 1e-5 as f32 is not the 1e-5 that the model was trained with.

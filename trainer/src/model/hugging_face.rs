@@ -45,7 +45,7 @@ struct HuggingFace {
     sliding_window_pattern: Option<usize>,
     layer_types: Option<Vec<String>>,
     // Gemma.
-    query_pre_attn_scalar: Option<f64>,
+    query_pre_attn_scalar: Option<usize>,
     attn_logit_softcapping: Option<f64>,
     final_logit_softcapping: Option<f64>,
     #[serde(default)]
@@ -132,7 +132,7 @@ impl ModelConfig {
         }
         if self.family == Family::Gemma3 {
             add(json!({
-                "query_pre_attn_scalar": self.query_scalar.unwrap_or(self.head_dim as f64),
+                "query_pre_attn_scalar": self.query_scalar.unwrap_or(self.head_dim),
                 "final_logit_softcapping": self.logit_softcap,
             }));
         }
@@ -214,7 +214,7 @@ impl HuggingFace {
             rope_scaling: rope.scaling,
             window,
             query_scalar: match (family, self.query_pre_attn_scalar) {
-                (Family::Gemma3, scalar) => Some(scalar.unwrap_or(256.0)),
+                (Family::Gemma3, scalar) => Some(scalar.unwrap_or(256)),
                 _ => None,
             },
             logit_softcap: self.final_logit_softcapping.filter(|_| family == Family::Gemma3),
