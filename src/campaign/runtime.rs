@@ -193,7 +193,7 @@ fn learner_config(update: &UpdateConfig, device: &str) -> LearnerConfig {
     };
     LearnerConfig {
         learning_rate: update.learning_rate,
-        objective: Objective::Clip { low: update.clip_low as f32, high: update.clip_high as f32 },
+        objective: Objective::Clip { low: update.clip_low as f32, high: update.clip_high as f32, dual: None },
         micro_batch_tokens: update.micro_batch_tokens,
         pad_to_multiple_of,
         max_grad_norm: update.max_grad_norm,

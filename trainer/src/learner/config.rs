@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::LearnError;
-use crate::objective::{Aggregation, Objective};
+use crate::objective::{Aggregation, Correction, KlPenalty, Objective};
 use crate::optimizer::{AdamWConfig, Schedule};
 
 /// Settings of a [`Learner`](super::Learner); each has a default that works.
@@ -22,12 +22,15 @@ pub struct LearnerConfig {
     pub objective: Objective,
     /// The denominator of a step.
     pub aggregation: Aggregation,
-    /// Bound of the importance weight `exp(ℓ_old − ℓ_sampler)`. It applies to samples that carry
+    /// The importance weight for a sampler that computes otherwise. It applies to samples that carry
     /// `old_logprobs`; without them the sampler's own log-probabilities are ℓ_old.
-    pub correction_cap: f32,
-    /// Weight of the KL penalty to the reference policy; 0 for none, else each sample has to carry
+    pub correction: Correction,
+    /// The penalty for leaving the reference policy; when it is on, each sample has to carry
     /// `reference_logprobs`.
-    pub kl_coefficient: f32,
+    pub kl: KlPenalty,
+    /// The entropy of each trained token's distribution, in nats, is added to what is maximised with this
+    /// weight; of policy steps.
+    pub entropy_bonus: f32,
     /// Upper bound of `sequences · padded length` in one forward pass, which bounds the memory of
     /// a step. A longer sequence makes a micro-batch of its own.
     pub micro_batch_tokens: usize,
@@ -48,8 +51,9 @@ impl Default for LearnerConfig {
             max_grad_norm: 1.0,
             objective: Objective::default(),
             aggregation: Aggregation::default(),
-            correction_cap: 2.0,
-            kl_coefficient: 0.0,
+            correction: Correction::default(),
+            kl: KlPenalty::default(),
+            entropy_bonus: 0.0,
             micro_batch_tokens: 2048,
             pad_to_multiple_of: 1,
             head_rows: 256,
@@ -68,7 +72,6 @@ impl LearnerConfig {
             ("learning_rate", self.learning_rate, self.learning_rate.is_finite()),
             ("max_grad_norm", self.max_grad_norm, !self.max_grad_norm.is_nan()),
             ("aggregation.tokens", constant, constant.is_finite()),
-            ("correction_cap", f64::from(self.correction_cap), self.correction_cap.is_finite()),
             ("micro_batch_tokens", self.micro_batch_tokens as f64, true),
             ("pad_to_multiple_of", self.pad_to_multiple_of as f64, true),
             ("head_rows", self.head_rows as f64, true),
@@ -78,10 +81,22 @@ impl LearnerConfig {
                 return Err(LearnError::BadSetting { name, value, wanted: "a number over 0" });
             }
         }
-        let kl = f64::from(self.kl_coefficient);
-        if !kl.is_finite() || kl < 0.0 {
-            let wanted = "0 or a positive number";
-            return Err(LearnError::BadSetting { name: "kl_coefficient", value: kl, wanted });
+        if let Some((name, value)) = self.correction.fault() {
+            let wanted = "a number over 0, and over `correction.low`";
+            return Err(LearnError::BadSetting { name, value, wanted });
+        }
+        if let Objective::Clip { dual: Some(dual), .. } = self.objective
+            && !(dual.is_finite() && dual > 1.0)
+        {
+            let (name, value) = ("objective.dual", f64::from(dual));
+            return Err(LearnError::BadSetting { name, value, wanted: "a number over 1" });
+        }
+        for (name, value) in [("kl.coefficient", self.kl.coefficient), ("entropy_bonus", self.entropy_bonus)]
+        {
+            if !value.is_finite() || value < 0.0 {
+                let (value, wanted) = (f64::from(value), "0 or a positive number");
+                return Err(LearnError::BadSetting { name, value, wanted });
+            }
         }
         Ok(())
     }

@@ -44,7 +44,7 @@ pub enum LearnError {
     BadValue { sample: usize, field: &'static str, position: usize, value: f32 },
     #[error(
         "the KL penalty is on and sample {sample} has no log-probabilities of the reference policy\n\
-         help: fill `reference_logprobs`, or set `kl_coefficient` to 0"
+         help: fill `reference_logprobs`, or set `kl.coefficient` to 0"
     )]
     NoReference { sample: usize },
     #[error("{0}")]

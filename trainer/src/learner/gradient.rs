@@ -6,7 +6,7 @@ use burn::tensor::DType;
 use super::batch::{MicroBatch, Row, pack};
 use super::{LearnerConfig, Sample, head};
 use crate::model::CausalLm;
-use crate::objective::{Objective, Rows, effective_sample_size, importance_correction, kl_penalty};
+use crate::objective::{Objective, Rows, effective_sample_size};
 use crate::optimizer::StepGradients;
 
 /// What a step wants of the log-probabilities.
@@ -56,10 +56,14 @@ pub(super) fn gradient(
             let hidden = values.clone().slice_dim(0, start..start + chunk.len());
             let terms = Terms::new(chunk, samples, config, aim, &statistics, denominator, device);
             let mut left = None;
-            let out = head::pull_back(model, hidden, targets(chunk, device), |logp| {
-                let (loss, limited, by_logp) = terms.differentiate(logp, aim, config);
+            let out = head::pull_back(model, hidden, targets(chunk, device), |logp, entropy| {
+                let (mut loss, limited, by_logp) = terms.differentiate(logp, aim, config);
+                let by_entropy = terms.entropy_weight(config);
+                if let Some(by_entropy) = &by_entropy {
+                    loss = loss + (entropy * by_entropy.clone()).sum();
+                }
                 left = Some((loss, limited));
-                by_logp
+                (by_logp, by_entropy)
             });
             let mut gradients = out.gradients;
             pass.gradients.accumulate(model, &mut gradients);
@@ -179,11 +183,19 @@ impl Terms {
         if let Aim::Supervised = aim {
             return Self { weight: column(&|sample, _| weight(sample) as f32), policy: None };
         }
+        let apart =
+            |sample: &Sample, old: &[f32], at: usize| f64::from(old[at]) - f64::from(sample.logprobs[at]);
+        // Of each sample that was computed again: ℓ_old − ℓ_sampler, the mean over its trained tokens.
+        let means: Vec<f64> = samples
+            .iter()
+            .map(|sample| {
+                let Some(old) = &sample.old_logprobs else { return 0.0 };
+                let trained = (0..sample.ids.len()).filter(|at| sample.mask[*at]);
+                trained.map(|at| apart(sample, old, at)).sum::<f64>() / sample.trained().max(1) as f64
+            })
+            .collect();
         let correction = |sample: &Sample, row: &Row| match &sample.old_logprobs {
-            Some(old) => {
-                let sampler = sample.logprobs[row.position];
-                importance_correction(old[row.position], sampler, config.correction_cap)
-            }
+            Some(old) => config.correction.weight(apart(sample, old, row.position), means[row.sample]),
             None => 1.0,
         };
         let old = |sample: &Sample, row: &Row| {
@@ -199,9 +211,15 @@ impl Terms {
             sequence_log_ratio: (!sequence.is_empty()).then(|| column(&|_, row| sequence[row.sample])),
             effective_sample_size: statistics.effective_sample_size as f32,
         };
-        let reference = (config.kl_coefficient > 0.0).then(|| column(&reference));
+        let reference = config.kl.is_on().then(|| column(&reference));
         let weight = column(&|sample, row| (weight(sample) * f64::from(correction(sample, row))) as f32);
         Self { weight, policy: Some((rows, reference)) }
+    }
+
+    /// The gradient of the loss by each row's entropy, `[rows]`; none without a bonus.
+    fn entropy_weight(&self, config: &LearnerConfig) -> Option<Tensor<1>> {
+        let is_policy = self.policy.is_some() && config.entropy_bonus > 0.0;
+        is_policy.then(|| self.weight.clone().mul_scalar(-config.entropy_bonus))
     }
 
     /// The summed loss `[1]`, the cut flags `[rows]` and the loss's gradient by `logp`.
@@ -218,7 +236,7 @@ impl Terms {
             loss = token.loss;
             limited = token.limited.inner();
             if let Some(reference) = reference {
-                loss = loss + kl_penalty(leaf.clone(), reference.clone(), config.kl_coefficient);
+                loss = loss + config.kl.of(leaf.clone(), reference.clone());
             }
         }
         let loss = (loss * self.weight.clone()).sum();

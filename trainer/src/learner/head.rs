@@ -49,20 +49,29 @@ pub(super) struct Chunk {
 
 /// Runs the head on `hidden` (`[rows, width]`, without a graph) and pulls the loss back.
 ///
-/// `by_logp` gets the rows' log-probabilities and gives the gradient of the loss by each.
+/// `by_row` gets the rows' log-probabilities and entropies, and gives the gradient of the loss by each
+/// log-probability and, where entropy is rewarded, by each entropy.
 pub(super) fn pull_back(
     model: &CausalLm,
     hidden: Tensor<2>,
     targets: Tensor<1, Int>,
-    by_logp: impl FnOnce(Tensor<1>) -> Tensor<1>,
+    by_row: impl FnOnce(Tensor<1>, Tensor<1>) -> (Tensor<1>, Option<Tensor<1>>),
 ) -> Chunk {
     let hidden = hidden.autodiff().require_grad();
     let logits = model.logits(hidden.clone());
     let targets: Tensor<2, Int> = targets.unsqueeze_dim(1);
     let Reading { logp, entropy, probabilities } = read(logits.clone().inner(), &targets);
-    let by_logp: Tensor<2> = by_logp(logp.clone()).unsqueeze_dim(1);
-    let by_logits =
-        (probabilities * by_logp.clone().neg()).scatter(1, targets, by_logp, IndexingUpdateOp::Add);
+    let (by_logp, by_entropy) = by_row(logp.clone(), entropy.clone());
+    let by_logp: Tensor<2> = by_logp.unsqueeze_dim(1);
+    let mut by_logits =
+        (probabilities.clone() * by_logp.clone().neg()).scatter(1, targets, by_logp, IndexingUpdateOp::Add);
+    if let Some(by_entropy) = by_entropy {
+        // ∂H/∂logits = −p · (log p + H).
+        let surprise =
+            probabilities.clone().clamp_min(f32::MIN_POSITIVE).log() + entropy.clone().unsqueeze_dim(1);
+        let slope: Tensor<2> = by_entropy.unsqueeze_dim(1);
+        by_logits = by_logits - probabilities * surprise * slope;
+    }
     // The gradient of Σ logits · constant by the logits is the constant.
     let mut gradients = (logits * by_logits).sum().backward();
     let by_hidden = match hidden.grad_remove(&mut gradients) {

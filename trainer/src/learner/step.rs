@@ -90,7 +90,7 @@ impl Learner {
     /// the policy is then unchanged.
     pub fn policy_step(&mut self, samples: &[Sample]) -> Result<StepReport, LearnError> {
         let start = Instant::now();
-        self.check(samples, Use::Policy { reference: self.config.kl_coefficient > 0.0 })?;
+        self.check(samples, Use::Policy { reference: self.config.kl.is_on() })?;
         let objective = self.config.objective;
         let before = objective
             .needs_step_statistics()

@@ -9,7 +9,7 @@ use rand::{Rng, SeedableRng};
 use super::gradient::Aim;
 use super::*;
 use crate::model::{CausalLm, LoraConfig, ModelConfig};
-use crate::objective::{AdvantageKind, Aggregation, Objective, group_advantages};
+use crate::objective::{AdvantageKind, Aggregation, Correction, KlPenalty, Objective, group_advantages};
 use crate::optimizer::StepGradients;
 
 fn shape(tied: bool) -> ModelConfig {
@@ -142,6 +142,16 @@ fn a_sample_that_trains_nothing_leaves_the_denominator() {
 
 /// The gradient of mean cross entropy, by one straight pass of automatic differentiation.
 fn straight_gradient(model: &CausalLm, samples: &[Sample]) -> Vec<(String, Vec<f32>)> {
+    straight(model, samples, |logp, id| -logp.slice([0..1, id..id + 1]).reshape([1]))
+}
+
+/// The gradient of the mean of `token` over the trained tokens, which is given the distribution `[1, vocabulary]`
+/// as logarithms, and the token.
+fn straight(
+    model: &CausalLm,
+    samples: &[Sample],
+    token: impl Fn(Tensor<2>, usize) -> Tensor<1>,
+) -> Vec<(String, Vec<f32>)> {
     let model = model.clone().train();
     let device = Device::flex();
     let count: usize = samples.iter().map(Sample::trained).sum();
@@ -155,7 +165,7 @@ fn straight_gradient(model: &CausalLm, samples: &[Sample]) -> Vec<(String, Vec<f
         let mut loss = Tensor::<1>::zeros([1], &device);
         for position in (0..length).filter(|position| sample.mask[*position]) {
             let id = sample.ids[position] as usize;
-            loss = loss - logp.clone().slice([position - 1..position, id..id + 1]).reshape([1]);
+            loss = loss + token(logp.clone().slice_dim(0, position - 1..position), id);
         }
         let mut gradients = loss.div_scalar(count as f32).backward();
         sum.accumulate(&model, &mut gradients);
@@ -171,6 +181,57 @@ fn the_chunked_head_gives_the_gradient_of_automatic_differentiation() {
         let pass = learner.gradient(&samples(2), &Aim::Supervised).unwrap();
         let expected = straight_gradient(&model, &samples(2));
         assert_close(name, &values(&pass.gradients), &expected, 1e-5);
+    }
+}
+
+#[test]
+fn the_entropy_bonus_has_the_gradient_of_the_entropy() {
+    for model in [full(true), adapted()] {
+        let config = LearnerConfig { entropy_bonus: 0.3, head_rows: 5, ..Default::default() };
+        let mut batch = samples(2);
+        for sample in &mut batch {
+            sample.advantage = 0.0;
+        }
+        let expected = straight(&model, &batch, |logp, _| (logp.clone().exp() * logp).sum().mul_scalar(0.3));
+        assert_close("entropy", &policy_gradient(&model, &config, &batch), &expected, 1e-5);
+    }
+}
+
+#[test]
+fn a_sampler_that_computes_otherwise_is_corrected_for() {
+    // Every token was sampled at half the probability that the trainer computes.
+    let mut batch = samples(1);
+    for sample in &mut batch {
+        sample.old_logprobs = Some(sample.logprobs.clone());
+        sample.logprobs.iter_mut().for_each(|logp| *logp -= 2f32.ln());
+    }
+    let of = |correction| {
+        let config = LearnerConfig { correction, ..Default::default() };
+        policy_gradient(&adapted(), &config, &batch)
+    };
+    let plain = of(Correction::Off);
+    let times = |factor: f32| -> Vec<(String, Vec<f32>)> {
+        let scaled = |values: &[f32]| values.iter().map(|value| value * factor).collect();
+        plain.iter().map(|(path, values)| (path.clone(), scaled(values))).collect()
+    };
+    for (correction, factor) in [
+        (Correction::Token { cap: 3.0 }, 2.0),
+        (Correction::Token { cap: 1.5 }, 1.5),
+        (Correction::Sequence { cap: 1.5 }, 1.5),
+        (Correction::TokenMask { low: 0.5, high: 2.5 }, 2.0),
+        (Correction::TokenMask { low: 0.5, high: 1.5 }, 0.0),
+        (Correction::SequenceMask { low: 0.5, high: 2.5 }, 1.0),
+    ] {
+        let found = of(correction);
+        let expected = times(factor);
+        for ((path, found), (_, expected)) in found.iter().zip(&expected) {
+            for (found, expected) in found.iter().zip(expected) {
+                assert!(
+                    (found - expected).abs() < 2e-5,
+                    "{correction:?}: {path}: {found}, expected {expected}"
+                );
+            }
+        }
     }
 }
 
@@ -340,7 +401,8 @@ fn a_constant_denominator_weighs_short_and_long_samples_alike() {
 
 #[test]
 fn the_kl_penalty_pulls_towards_the_reference_and_needs_it() {
-    let config = LearnerConfig { kl_coefficient: 0.5, ..Default::default() };
+    let config =
+        LearnerConfig { kl: KlPenalty { coefficient: 0.5, ..KlPenalty::default() }, ..Default::default() };
     let mut learner = Learner::new(adapted(), config.clone()).unwrap();
     let error = learner.policy_step(&samples(4)).unwrap_err();
     assert!(matches!(error, LearnError::NoReference { sample: 0 }), "{error}");

@@ -2,10 +2,14 @@
 
 mod advantage;
 mod aggregation;
+mod correction;
+mod kl;
 mod policy_loss;
 #[cfg(test)]
 mod tests;
 
 pub use advantage::{AdvantageKind, GroupAdvantages, group_advantages};
 pub use aggregation::Aggregation;
-pub use policy_loss::{Objective, Rows, TokenLoss, effective_sample_size, importance_correction, kl_penalty};
+pub use correction::Correction;
+pub use kl::{KlEstimator, KlPenalty};
+pub use policy_loss::{Objective, Rows, TokenLoss, effective_sample_size};

@@ -17,6 +17,9 @@ pub enum Objective {
         low: f32,
         #[serde(default = "clip_high")]
         high: f32,
+        /// Dual clip: where the advantage is negative, a ratio over this has no gradient either; over 1.
+        #[serde(default)]
+        dual: Option<f32>,
     },
     /// The clip on the ratio of the whole sequence, `s = exp(mean_t log r_t)` (GSPO).
     Gspo {
@@ -67,7 +70,7 @@ fn dppo_tau() -> f32 {
 
 impl Default for Objective {
     fn default() -> Self {
-        Objective::Clip { low: clip_low(), high: clip_high() }
+        Objective::Clip { low: clip_low(), high: clip_high(), dual: None }
     }
 }
 
@@ -104,7 +107,9 @@ impl Objective {
         let log_ratio = logp.clone() - rows.old.clone();
         let advantage = rows.advantage.clone();
         match *self {
-            Objective::Clip { low, high } => clipped(exp_clamped(log_ratio), advantage, low, high),
+            Objective::Clip { low, high, dual } => {
+                clipped(exp_clamped(log_ratio), advantage, low, high, dual)
+            }
             Objective::Gspo { low, high } => {
                 // The value is the sequence's ratio, the gradient goes through the token's own ℓ_θ.
                 let own = logp.clone() - logp.detach();
@@ -112,7 +117,7 @@ impl Objective {
                     Some(mean) => mean.clone() + own,
                     None => log_ratio,
                 };
-                clipped(exp_clamped(sequence), advantage, low, high)
+                clipped(exp_clamped(sequence), advantage, low, high, None)
             }
             Objective::Cispo { cap } => {
                 let ratio = exp_clamped(log_ratio.detach());
@@ -160,11 +165,17 @@ fn cut(value: Tensor<1>, advantage: Tensor<1>, lower: f32, upper: f32) -> Tensor
 }
 
 /// `−min(r·A, clip(r)·A)`, written with the cut made explicit so that a tie (r = 1, on policy)
-/// has the whole gradient and a cut token has none at all.
-fn clipped(ratio: Tensor<1>, advantage: Tensor<1>, low: f32, high: f32) -> TokenLoss {
+/// has the whole gradient and a cut token has none at all. With `dual`, where A is negative, not
+/// below `dual·A` (Ye et al. 2020, arXiv:1912.09729).
+fn clipped(ratio: Tensor<1>, advantage: Tensor<1>, low: f32, high: f32, dual: Option<f32>) -> TokenLoss {
     let value = ratio.clone().detach();
-    let limited = cut(value.clone(), advantage.clone(), 1.0 - low, 1.0 + high);
-    let bounded = value.clamp(1.0 - low, 1.0 + high) * limited.clone();
+    let mut limited = cut(value.clone(), advantage.clone(), 1.0 - low, 1.0 + high);
+    let mut bounded = value.clone().clamp(1.0 - low, 1.0 + high) * limited.clone();
+    if let Some(dual) = dual {
+        let runaway = flags(advantage.clone().lower_elem(0.0)) * flags(value.greater_elem(dual));
+        bounded = bounded + runaway.clone().mul_scalar(dual);
+        limited = limited + runaway;
+    }
     let free = limited.clone().neg().add_scalar(1.0);
     let loss = -((ratio * free + bounded) * advantage);
     TokenLoss { loss, limited }
@@ -183,17 +194,4 @@ pub fn effective_sample_size(log_ratios: impl IntoIterator<Item = f64>) -> f64 {
     }
     let size = sum * sum / ((squares + 1e-8) * count);
     if size.is_finite() { size } else { 1.0 }
-}
-
-/// The truncated importance weight `min(exp(ℓ_old − ℓ_sampler), cap)` of a token: it corrects for
-/// a sampler whose numerics differ from the trainer's (TIS). It carries no gradient.
-pub fn importance_correction(old: f32, sampler: f32, cap: f32) -> f32 {
-    (old - sampler).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp().min(cap)
-}
-
-/// The KL penalty to a reference policy for each token, `coefficient · (e^d − d − 1)` with
-/// `d = ℓ_reference − ℓ_θ` (the k3 estimator).
-pub fn kl_penalty(logp: Tensor<1>, reference: Tensor<1>, coefficient: f32) -> Tensor<1> {
-    let apart = (reference - logp).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT);
-    (apart.clone().exp() - apart).sub_scalar(1.0).mul_scalar(coefficient)
 }
