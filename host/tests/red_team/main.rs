@@ -240,13 +240,13 @@ async fn a_process_that_outlives_its_command_is_gone() {
     let config = WorkspaceConfig::default();
     let task = task(On::Reward);
     let workspace = Workspace::create(task.snapshot(&config).await.unwrap(), &config).await.unwrap();
-    let script = "(setsid bash -c 'trap \"\" TERM HUP; while true; do date +%N > later; done' > /dev/null 2>&1 &); \
+    let script = "(setsid bash -c 'trap \"\" TERM HUP; while true; do date +%N >> later; done' > /dev/null 2>&1 &); \
                   until [ -s later ]; do :; done";
     assert_eq!(workspace.bash(script, LONG).await.unwrap().exit_code, Some(0));
     let read = async || workspace.bash("cat later", LONG).await.unwrap().output.bytes();
     let first = read().await;
     let again =
-        workspace.bash("for i in $(seq 200); do cat later; done | sort -u | wc -l", LONG).await.unwrap();
+        workspace.bash("for i in $(seq 200); do wc -c < later; done | sort -u | wc -l", LONG).await.unwrap();
     assert_eq!(String::from_utf8_lossy(&again.output.bytes()).trim(), "1");
     assert_eq!(read().await, first);
 }
