@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Puts mini-SWE-agent 2.4.6 and Harbor's trajectory models 0.25.0 into the cache, where tests ask
+# Puts mini-SWE-agent 2.4.6 and Harbor's models 0.25.0 (trajectories, tasks) into the cache, where tests ask
 # them: wheels with the few libraries that those parts import, no other dependency.
 set -euo pipefail
 
@@ -28,3 +28,5 @@ pydantic=(pydantic==2.13.4 pydantic-core==2.46.4 typing-extensions==4.16.0 typin
 fetch mini-swe-agent-2.4.6 mini-swe-agent==2.4.6 jinja2==3.1.6 markupsafe==3.0.4 tenacity==9.2.1 rich==15.0.0 \
     markdown-it-py==4.3.0 mdurl==0.1.2 pygments==2.21.0 python-dotenv==1.2.4 platformdirs==4.14.8 "${pydantic[@]}"
 fetch harbor-0.25.0 harbor==0.25.0 "${pydantic[@]}"
+# What its models of tasks import beside that.
+fetch harbor-tasks-0.25.0 toml==0.10.2 pathspec==1.1.1

@@ -38,7 +38,7 @@ mkdir -p "$dir/home/.config/containers" "$dir/run"
 printf '[engine]\nexit_command_delay = 1\n' >"$dir/home/.config/containers/containers.conf"
 mkdir -p "$image"/{bin,etc,tmp,usr,workspace,proc,dev,sys,home/agent}
 ln -s ../bin "$image/usr/bin"
-for name in bash sh cat ls sleep echo mkdir rm cp mv chmod ln touch seq head tail printf sort id setsid kill sed awk true git env; do
+for name in bash sh cat ls sleep echo mkdir rm cp mv chmod ln touch seq head tail printf sort id setsid kill sed awk true git env grep tr wc date patch; do
     path=$(command -v "$name" -- || true)
     [ -f "$path" ] && install "$(readlink -f "$path")" "$image/bin/$name"
 done

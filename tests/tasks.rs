@@ -219,7 +219,7 @@ fn tasks_of_an_image_are_listed_and_end_without_a_verdict() {
         3,
         expect![[r#"
         1 predictions for 1 tasks: 0 resolved, 0 unresolved, 0 empty, 1 without a verdict
-        no verdict: the tests of `a__b-1` run in the image `swebench/x:latest`, and no container back-end is configured
+        no verdict: the tests of `a__b-1` could not run: the files lie in the image `swebench/x:latest`, and the back-end is not `container`
     "#]],
     );
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tandem_host::policy::Sampling;
+use tandem_host::workspace::WorkspaceConfig;
 
 use crate::evolve::GateConfig;
 use crate::evolve::teacher::{TeacherRole, TeachersConfig};
@@ -38,6 +39,10 @@ pub struct CampaignConfig {
     pub update: UpdateConfig,
     #[serde(default)]
     pub evaluation: EvaluationConfig,
+    /// Where workspaces are made and what their commands may use; a file that is named with
+    /// `--workspaces` goes before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspaces: Option<WorkspaceConfig>,
 }
 
 fn one() -> u32 {
@@ -255,6 +260,10 @@ impl CampaignConfig {
         config.tasks.evaluation.as_mut().map(resolve);
         config.harness.manifest.as_mut().map(resolve);
         config.policy.adapter.as_mut().map(resolve);
+        if let Some(spaces) = &mut config.workspaces {
+            let paths = [&mut spaces.root, &mut spaces.container.socket, &mut spaces.cgroup];
+            paths.into_iter().flatten().for_each(resolve);
+        }
         config.teacher.harness.resolve(folder);
         config.teacher.skill.as_mut().map(|skill| skill.resolve(folder));
         // A base that names a file or folder is a path; anything else is a model's name.
@@ -319,5 +328,26 @@ impl CampaignConfig {
             return Err(format!("`rollout.diagnosed` is {}, but must lie in 0 to 1", self.rollout.diagnosed));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_campaign_says_what_workspaces_are_like() {
+        let parse = |spaces: &str| {
+            let text = format!("name = \"c\"\npolicy.base = \"m\"\ntasks.train = \"t\"\n{spaces}");
+            CampaignConfig::parse(&text, Path::new("/here"))
+        };
+        assert_eq!(parse("").unwrap().workspaces, None);
+        let spaces =
+            parse("[workspaces]\nroot = \"spaces\"\nsandbox.memory = 1024\n").unwrap().workspaces.unwrap();
+        assert_eq!((spaces.root, spaces.sandbox.memory), (Some("/here/spaces".into()), 1024));
+        assert_eq!(spaces.sandbox.processes, WorkspaceConfig::default().sandbox.processes);
+        assert!(
+            parse("[workspaces]\nbackend = \"podman\"\n").unwrap_err().contains("unknown variant `podman`")
+        );
     }
 }

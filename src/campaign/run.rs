@@ -15,7 +15,7 @@ use tandem_host::harness::{Generation, Generations, HarnessManifest};
 use tandem_host::plugin::{AdmissionOptions, Engine};
 use tandem_host::rollout::{Cancel, EpisodeSpec, RolloutConfig, run_many};
 use tandem_host::store::Digest;
-use tandem_host::task::{Task, TaskSet};
+use tandem_host::task::{ResultCache, Task, TaskSet};
 use tandem_host::workspace::WorkspaceConfig;
 
 use super::candidates::{self, Builder};
@@ -67,6 +67,9 @@ impl Campaign {
             Some(path) => by_name(&TaskSet::load(path)?),
             None => tasks.clone(),
         };
+        // The same patch of the same task is judged once, however often it is handed in.
+        let verdicts = ResultCache::new(run.join("verdicts"));
+        tasks.values().chain(evaluation.values()).for_each(|task| task.keep_verdicts(verdicts.clone()));
         let first = match &config.harness.manifest {
             Some(path) => HarnessManifest::read(path)?,
             None => HarnessManifest::bare(),

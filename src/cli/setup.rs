@@ -46,7 +46,13 @@ pub fn choose_workspaces(file: Option<PathBuf>, allow_host_commands: bool) {
 
 /// The settings of workspaces: those of the file that was named, else the defaults.
 pub fn workspaces() -> Result<WorkspaceConfig> {
-    let Some(file) = WORKSPACES.get().and_then(Option::as_ref) else { return Ok(WorkspaceConfig::default()) };
+    workspaces_or(None)
+}
+
+/// The settings of workspaces: those of the file that was named, else the given ones, else
+/// the defaults.
+pub fn workspaces_or(given: Option<WorkspaceConfig>) -> Result<WorkspaceConfig> {
+    let Some(file) = WORKSPACES.get().and_then(Option::as_ref) else { return Ok(given.unwrap_or_default()) };
     let text = std::fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))?;
     toml::from_str(&text).with_context(|| format!("{} does not say what workspaces are like", file.display()))
 }

@@ -41,7 +41,7 @@ pub async fn run(arguments: TrainArguments) -> Result<Exit> {
         engine: setup::engine()?,
         forge: setup::forge()?,
         admission: setup::admission()?,
-        workspaces: setup::workspaces()?,
+        workspaces: setup::workspaces_or(config.workspaces.clone())?,
         cancel,
         progress: progress.clone(),
         device: arguments.device.clone(),

@@ -22,10 +22,26 @@ fn python_script(parts: &str) -> String {
     format!("#!/bin/bash\nexec /usr/bin/env python3 -I /tests/run.py {parts}\n")
 }
 
-/// A script whose reward is the exit status of `command`.
-fn status_script(command: &str) -> String {
+/// A script whose reward is 1 when `command` ends with 0 and its output has a line that
+/// matches `proof`: code under test that ends the process with 0 before any test ran is
+/// no pass. What it left running is killed before the reward is written, in place of
+/// whatever lies there.
+fn status_script(command: &str, proof: &str) -> String {
     format!(
-        "#!/bin/bash\ncd /workspace\nif {command}; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n"
+        "#!/bin/bash\n\
+         cd /workspace\n\
+         before=\" $$ $(cd /proc && echo [0-9]*) \"\n\
+         reward=0\n\
+         if ( {command} ) > /tmp/output 2>&1; then reward=1; fi\n\
+         for round in 1 2 3 4 5; do\n\
+         \x20   for process in $(cd /proc && echo [0-9]*); do\n\
+         \x20       case \"$before\" in *\" $process \"*) ;; *) kill -9 \"$process\" 2>/dev/null ;; esac\n\
+         \x20   done\n\
+         done\n\
+         cat /tmp/output\n\
+         grep -qE '{proof}' /tmp/output || reward=0\n\
+         rm -rf /logs/verifier/reward.txt /logs/verifier/reward.json\n\
+         echo $reward > /logs/verifier/reward.txt\n"
     )
 }
 
@@ -71,12 +87,15 @@ pub(super) fn humanevalfix(row: &Row) -> Result<Instance, DatasetError> {
     match language {
         "Python" => {}
         "JavaScript" => {
-            instance.test_script =
-                status_script("cat solution.js /tests/tests.js > /tmp/all.js && node /tmp/all.js");
+            instance.test_script = status_script(
+                "cat solution.js /tests/tests.js > /tmp/all.js && echo 'console.log(\"All tests ended\")' >> /tmp/all.js && node /tmp/all.js",
+                "^All tests ended$",
+            );
         }
         _ => {
             instance.test_script = status_script(
                 "cat solution.cpp /tests/tests.cpp > /tmp/all.cpp && g++ -std=c++17 -o /tmp/all /tmp/all.cpp && /tmp/all",
+                "",
             );
         }
     }
@@ -224,10 +243,13 @@ fn exercise_of(language: &str, folder: &Path) -> Result<Instance, DatasetError> 
             let modules: Vec<&str> = tests.iter().filter_map(|test| test.strip_suffix(".py")).collect();
             instance.test_files.insert("main.py".into(), unittest_main(&modules).into_bytes());
         }
-        "go" => instance.test_script = status_script(&format!("{copied}GOFLAGS=-mod=mod go test ./...")),
+        "go" => {
+            let command = format!("{copied}GOFLAGS=-mod=mod go test -v ./...");
+            instance.test_script = status_script(&command, "^--- PASS: ");
+        }
         _ => {
-            instance.test_script =
-                status_script(&format!("{copied}cargo test --offline -- --include-ignored"));
+            let command = format!("{copied}cargo test --offline -- --include-ignored");
+            instance.test_script = status_script(&command, "^test result: ok\\. [1-9]");
         }
     }
     for test in &tests {
@@ -252,7 +274,10 @@ fn unittest_main(modules: &[&str]) -> String {
         "import unittest\nsuite = unittest.TestSuite()\nfor name in {modules:?}:\n    \
          suite.addTests(unittest.defaultTestLoader.loadTestsFromName(name))\n\
          result = unittest.TextTestRunner().run(suite)\n\
-         if not result.wasSuccessful() or result.testsRun == 0:\n    raise SystemExit(1)\n"
+         if not result.wasSuccessful() or result.testsRun == 0:\n    raise SystemExit(1)\n\
+         class MustFail(unittest.TestCase):\n    def test(self):\n        self.assertEqual(1, 2)\n\
+         caught = unittest.TestResult()\nMustFail(\"test\").run(caught)\n\
+         if len(caught.failures) != 1:\n    raise SystemExit(\"unittest is not what it was\")\n"
     )
 }
 

@@ -68,6 +68,7 @@ pub(super) fn smith(row: &Row) -> Result<Instance, DatasetError> {
     instance.image = Some((row.filled("image_name")?.to_owned(), "/testbed".into()));
     instance.setup = Some(
         "#!/bin/bash\n# Puts the fault in; the agent sees the result as the base commit.\nset -e\n\
+         [ \"${TANDEM_FOR:-files}\" = files ] || exit 0\n\
          cd /testbed\ngit apply --verbose \"$(dirname \"$0\")/fault.patch\"\n"
             .into(),
     );
@@ -170,10 +171,18 @@ pub(super) fn r2e(row: &Row) -> Result<Instance, DatasetError> {
         image: Some((row.filled("docker_image")?.to_owned(), "/testbed".into())),
         setup: Some(
             "#!/bin/bash\n# Takes tests and script out of the agent's sight; the verifier keeps them.\nset -e\n\
-             [ \"${TANDEM_FOR:-agent}\" = tests ] || rm -rf /r2e_tests /testbed/r2e_tests /testbed/run_tests.sh\n"
+             case \"${TANDEM_FOR:-files}\" in\n\
+             files)\n    for name in r2e_tests run_tests.sh; do\n        \
+             [ ! -e \"/testbed/$name\" ] || cp -rL \"/testbed/$name\" \"$TANDEM_KEEP/$name\"\n        \
+             rm -rf \"/testbed/$name\"\n    done ;;\n\
+             agent) rm -rf /r2e_tests /run_tests.sh /root/run_tests.sh ;;\n\
+             esac\n"
                 .into(),
         ),
-        test_script: "#!/bin/bash\ncd /testbed\n[ -e r2e_tests ] || ln -s /r2e_tests r2e_tests\nbash run_tests.sh\n"
+        test_script: "#!/bin/bash\ncd /testbed\nrm -rf r2e_tests run_tests.sh\n\
+             if [ -e /kept/r2e_tests ]; then cp -r /kept/r2e_tests r2e_tests; else ln -s /r2e_tests r2e_tests; fi\n\
+             if [ -e /kept/run_tests.sh ]; then cp /kept/run_tests.sh .; else cp /run_tests.sh /root/run_tests.sh . 2>/dev/null; fi\n\
+             bash run_tests.sh\n"
             .into(),
         grading: Some(Grading {
             instance_id: id.clone(),

@@ -150,8 +150,9 @@ pub(super) fn pro(row: &Row, scripts: Option<&Path>) -> Result<Instance, Dataset
         None => format!("jefzda/sweap-images:{}", pro_tag(&id, repository)),
     };
     let commit = row.filled("base_commit")?;
-    instance.setup =
-        Some(format!("#!/bin/bash\nset -e\ncd /app\ngit reset --hard {commit}\ngit checkout {commit}\n"));
+    instance.setup = Some(format!(
+        "#!/bin/bash\nset -e\n[ \"${{TANDEM_FOR:-files}}\" = files ] || exit 0\ncd /app\ngit reset --hard {commit}\ngit checkout {commit}\n"
+    ));
     instance.image = Some((image, "/app".into()));
     instance.test_script = script;
     instance.test_seconds = PRO_SECONDS;

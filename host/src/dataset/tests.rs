@@ -87,56 +87,53 @@ fn a_row_of_version_5_becomes_a_folder() {
         version_5(),
         &ImportOptions::default(),
         expect![[r#"
-        == a__b-1/instruction.md
-        It breaks.
-        == a__b-1/solution/patch.diff
-        PATCH<CR>
-        == a__b-1/task.toml
-        schema_version = "1.4"
+            == a__b-1/instruction.md
+            It breaks.
+            == a__b-1/solution/patch.diff
+            PATCH<CR>
+            == a__b-1/task.toml
+            schema_version = "1.4"
 
-        [environment]
-        docker_image = "swebench/x:latest"
-        workdir = "/testbed"
+            [environment]
+            docker_image = "swebench/x:latest"
+            workdir = "/testbed"
 
-        [metadata]
-        base_commit = "abc"
-        dataset = "swe-bench"
-        repo = "a/b"
-        version = "1.0"
+            [metadata]
+            base_commit = "abc"
+            dataset = "swe-bench"
+            repo = "a/b"
+            version = "1.0"
 
-        [task]
-        name = "a__b-1"
-
-        [verifier]
-        timeout_sec = 1800.0
-        == a__b-1/tests/grading.json
-        {
-          "instance_id": "a__b-1",
-          "apply": "ladder",
-          "rule": {
-            "kind": "swebench-log",
-            "version": "1.0",
-            "log_parser": "parse_log_pytest",
-            "eval_type": "pass_and_fail",
-            "expected": {
-              "fail_to_pass": [
-                "t.py::a[x, y]"
-              ],
-              "pass_to_pass": [
-                "t.py::b"
-              ]
+            [verifier]
+            timeout_sec = 1800.0
+            == a__b-1/tests/grading.json
+            {
+              "instance_id": "a__b-1",
+              "apply": "ladder",
+              "rule": {
+                "kind": "swebench-log",
+                "version": "1.0",
+                "log_parser": "parse_log_pytest",
+                "eval_type": "pass_and_fail",
+                "expected": {
+                  "fail_to_pass": [
+                    "t.py::a[x, y]"
+                  ],
+                  "pass_to_pass": [
+                    "t.py::b"
+                  ]
+                }
+              }
             }
-          }
-        }
-        == a__b-1/tests/test.sh
-        #!/bin/bash
-        set -uxo pipefail
-        : '>>>>> Start Test Output'
-        pytest
-        SWEBENCH_TEST_EXIT_CODE=$?
-        : '>>>>> End Test Output'
-        echo ">>>>> Test Exit Code: $SWEBENCH_TEST_EXIT_CODE"
-    "#]],
+            == a__b-1/tests/test.sh
+            #!/bin/bash
+            set -uxo pipefail
+            : '>>>>> Start Test Output'
+            pytest
+            SWEBENCH_TEST_EXIT_CODE=$?
+            : '>>>>> End Test Output'
+            echo ">>>>> Test Exit Code: $SWEBENCH_TEST_EXIT_CODE"
+        "#]],
     );
 }
 
@@ -146,78 +143,75 @@ fn a_classic_row_gets_the_script_of_its_repository() {
         classic(),
         &ImportOptions::default(),
         expect![[r#"
-        == psf__requests-1/instruction.md
-        It breaks.
-        == psf__requests-1/solution/patch.diff
-        P
-        == psf__requests-1/task.toml
-        schema_version = "1.4"
+            == psf__requests-1/instruction.md
+            It breaks.
+            == psf__requests-1/solution/patch.diff
+            P
+            == psf__requests-1/task.toml
+            schema_version = "1.4"
 
-        [environment]
-        docker_image = "swebench/sweb.eval.x86_64.psf_1776_requests-1:latest"
-        workdir = "/testbed"
+            [environment]
+            docker_image = "swebench/sweb.eval.x86_64.psf_1776_requests-1:latest"
+            workdir = "/testbed"
 
-        [metadata]
-        base_commit = "abc"
-        dataset = "swe-bench-classic"
-        difficulty = "<15 min fix"
-        language = "py"
-        repo = "psf/requests"
-        version = "2.7"
+            [metadata]
+            base_commit = "abc"
+            dataset = "swe-bench-classic"
+            difficulty = "<15 min fix"
+            language = "py"
+            repo = "psf/requests"
+            version = "2.7"
 
-        [task]
-        name = "psf__requests-1"
-
-        [verifier]
-        timeout_sec = 1800.0
-        == psf__requests-1/tests/grading.json
-        {
-          "instance_id": "psf__requests-1",
-          "apply": "ladder",
-          "rule": {
-            "kind": "swebench-log",
-            "version": "2.7",
-            "log_parser": "parse_log_requests",
-            "eval_type": "pass_and_fail",
-            "expected": {
-              "fail_to_pass": [
-                "a"
-              ],
-              "pass_to_pass": []
+            [verifier]
+            timeout_sec = 1800.0
+            == psf__requests-1/tests/grading.json
+            {
+              "instance_id": "psf__requests-1",
+              "apply": "ladder",
+              "rule": {
+                "kind": "swebench-log",
+                "version": "2.7",
+                "log_parser": "parse_log_requests",
+                "eval_type": "pass_and_fail",
+                "expected": {
+                  "fail_to_pass": [
+                    "a"
+                  ],
+                  "pass_to_pass": []
+                }
+              }
             }
-          }
-        }
-        == psf__requests-1/tests/test.sh
-        #!/bin/bash
-        set -uxo pipefail
-        source /opt/miniconda3/bin/activate
-        conda activate testbed
-        cd /testbed
-        git config --global --add safe.directory /testbed
-        cd /testbed
-        git status
-        git show
-        git -c core.fileMode=false diff abc
-        source /opt/miniconda3/bin/activate
-        conda activate testbed
-        python -m pip install .
-        git checkout abc tests/test_x.py
-        git apply -v - <<'EOF_114329324912'
-        diff --git a/tests/test_x.py b/tests/test_x.py
-        --- a/tests/test_x.py
-        +++ b/tests/test_x.py
-        @@ -1 +1 @@
-        -a
-        +b
+            == psf__requests-1/tests/test.sh
+            #!/bin/bash
+            set -uxo pipefail
+            source /opt/miniconda3/bin/activate
+            conda activate testbed
+            cd /testbed
+            git config --global --add safe.directory /testbed
+            cd /testbed
+            git status
+            git show
+            git -c core.fileMode=false diff abc
+            source /opt/miniconda3/bin/activate
+            conda activate testbed
+            python -m pip install .
+            git checkout abc tests/test_x.py
+            git apply -v - <<'EOF_114329324912'
+            diff --git a/tests/test_x.py b/tests/test_x.py
+            --- a/tests/test_x.py
+            +++ b/tests/test_x.py
+            @@ -1 +1 @@
+            -a
+            +b
 
-        EOF_114329324912
-        : '>>>>> Start Test Output'
-        pytest -rA tests/test_x.py
-        SWEBENCH_TEST_EXIT_CODE=$?
-        : '>>>>> End Test Output'
-        echo ">>>>> Test Exit Code: $SWEBENCH_TEST_EXIT_CODE"
-        git checkout abc tests/test_x.py
-    "#]],
+            EOF_114329324912
+            : '>>>>> Start Test Output'
+            pytest -rA tests/test_x.py
+            SWEBENCH_TEST_EXIT_CODE=$?
+            : '>>>>> End Test Output'
+            echo ">>>>> Test Exit Code: $SWEBENCH_TEST_EXIT_CODE"
+            git checkout abc tests/test_x.py
+        "#]],
     );
 }
 
@@ -232,69 +226,67 @@ fn a_fault_of_swe_smith_is_put_in_before_the_agent_comes() {
         row,
         &ImportOptions::default(),
         expect![[r#"
-        == oauthlib__oauthlib.1fd52536.combine_file__09vlzwgc/environment/fault.patch
-        FAULT
-        == oauthlib__oauthlib.1fd52536.combine_file__09vlzwgc/environment/setup.sh
-        #!/bin/bash
-        # Puts the fault in; the agent sees the result as the base commit.
-        set -e
-        cd /testbed
-        git apply --verbose "$(dirname "$0")/fault.patch"
-        == oauthlib__oauthlib.1fd52536.combine_file__09vlzwgc/instruction.md
-        It breaks.
-        == oauthlib__oauthlib.1fd52536.combine_file__09vlzwgc/solution/fault.patch
-        FAULT
-        == oauthlib__oauthlib.1fd52536.combine_file__09vlzwgc/solution/solve.sh
-        #!/bin/bash
-        set -e
-        git apply -R "$(dirname "$0")/fault.patch"
-        == oauthlib__oauthlib.1fd52536.combine_file__09vlzwgc/task.toml
-        schema_version = "1.4"
+            == oauthlib__oauthlib.1fd52536.combine_file__09vlzwgc/environment/fault.patch
+            FAULT
+            == oauthlib__oauthlib.1fd52536.combine_file__09vlzwgc/environment/setup.sh
+            #!/bin/bash
+            # Puts the fault in; the agent sees the result as the base commit.
+            set -e
+            [ "${TANDEM_FOR:-files}" = files ] || exit 0
+            cd /testbed
+            git apply --verbose "$(dirname "$0")/fault.patch"
+            == oauthlib__oauthlib.1fd52536.combine_file__09vlzwgc/instruction.md
+            It breaks.
+            == oauthlib__oauthlib.1fd52536.combine_file__09vlzwgc/solution/fault.patch
+            FAULT
+            == oauthlib__oauthlib.1fd52536.combine_file__09vlzwgc/solution/solve.sh
+            #!/bin/bash
+            set -e
+            git apply -R "$(dirname "$0")/fault.patch"
+            == oauthlib__oauthlib.1fd52536.combine_file__09vlzwgc/task.toml
+            schema_version = "1.4"
 
-        [environment]
-        docker_image = "swebench/swesmith.x86_64.oauthlib"
-        memory_mb = 10240
-        workdir = "/testbed"
+            [environment]
+            docker_image = "swebench/swesmith.x86_64.oauthlib"
+            memory_mb = 10240
+            workdir = "/testbed"
 
-        [metadata]
-        dataset = "swe-smith"
-        repo = "swesmith/oauthlib__oauthlib.1fd52536"
+            [metadata]
+            dataset = "swe-smith"
+            repo = "swesmith/oauthlib__oauthlib.1fd52536"
 
-        [task]
-        name = "oauthlib__oauthlib.1fd52536.combine_file__09vlzwgc"
-
-        [verifier]
-        timeout_sec = 1800.0
-        == oauthlib__oauthlib.1fd52536.combine_file__09vlzwgc/tests/grading.json
-        {
-          "instance_id": "oauthlib__oauthlib.1fd52536.combine_file__09vlzwgc",
-          "apply": "ladder",
-          "rule": {
-            "kind": "swebench-log",
-            "version": "",
-            "log_parser": "swesmith_python",
-            "eval_type": "pass_and_fail",
-            "expected": {
-              "fail_to_pass": [
-                "tests/a.py::A::one"
-              ],
-              "pass_to_pass": [
-                "tests/b.py::two"
-              ]
+            [verifier]
+            timeout_sec = 1800.0
+            == oauthlib__oauthlib.1fd52536.combine_file__09vlzwgc/tests/grading.json
+            {
+              "instance_id": "oauthlib__oauthlib.1fd52536.combine_file__09vlzwgc",
+              "apply": "ladder",
+              "rule": {
+                "kind": "swebench-log",
+                "version": "",
+                "log_parser": "swesmith_python",
+                "eval_type": "pass_and_fail",
+                "expected": {
+                  "fail_to_pass": [
+                    "tests/a.py::A::one"
+                  ],
+                  "pass_to_pass": [
+                    "tests/b.py::two"
+                  ]
+                }
+              }
             }
-          }
-        }
-        == oauthlib__oauthlib.1fd52536.combine_file__09vlzwgc/tests/test.sh
-        #!/bin/bash
-        set -uxo pipefail
-        source /opt/miniconda3/bin/activate
-        conda activate testbed
-        cd /testbed
-        git checkout -- tests/a.py tests/b.py
-        : '>>>>> Start Test Output'
-        pytest --disable-warnings --color=no --tb=no --verbose tests/a.py tests/b.py
-        : '>>>>> End Test Output'
-    "#]],
+            == oauthlib__oauthlib.1fd52536.combine_file__09vlzwgc/tests/test.sh
+            #!/bin/bash
+            set -uxo pipefail
+            source /opt/miniconda3/bin/activate
+            conda activate testbed
+            cd /testbed
+            git checkout -- tests/a.py tests/b.py
+            : '>>>>> Start Test Output'
+            pytest --disable-warnings --color=no --tb=no --verbose tests/a.py tests/b.py
+            : '>>>>> End Test Output'
+        "#]],
     );
 }
 
@@ -366,6 +358,7 @@ fn pro_runs_the_script_and_the_parser_beside_the_data_set() {
             == instance_NodeBB__NodeBB-1-v2/environment/setup.sh
             #!/bin/bash
             set -e
+            [ "${TANDEM_FOR:-files}" = files ] || exit 0
             cd /app
             git reset --hard c
             git checkout c
@@ -384,9 +377,6 @@ fn pro_runs_the_script_and_the_parser_beside_the_data_set() {
             base_commit = "c"
             dataset = "swe-bench-pro"
             repo = "NodeBB/NodeBB"
-
-            [task]
-            name = "instance_NodeBB__NodeBB-1-v2"
 
             [verifier]
             timeout_sec = 3600.0

@@ -65,7 +65,6 @@ fn task_file(instance: &Instance) -> String {
     let facts = instance.facts.iter().map(|(key, fact)| (key.clone(), Value::from(fact.as_str())));
     let file = table(vec![
         ("schema_version", Value::from("1.4")),
-        ("task", table(vec![("name", Value::from(instance.id.as_str()))])),
         ("metadata", Value::Table(facts.collect())),
         ("verifier", table(vec![("timeout_sec", Value::from(instance.test_seconds))])),
         ("environment", table(environment)),

@@ -14,7 +14,7 @@ use crate::store::{Digest, write_whole};
 use crate::workspace::WorkspaceConfig;
 
 /// What judged: a verdict of another version is not taken.
-pub const EVALUATOR: &str = concat!("tandem ", env!("CARGO_PKG_VERSION"), ", swebench 5.0.2");
+pub const EVALUATOR: &str = concat!("tandem ", env!("CARGO_PKG_VERSION"), ", swebench 5.0.2, guarded");
 
 /// A folder of verdicts.
 #[derive(Clone, Debug)]
@@ -51,13 +51,13 @@ impl ResultCache {
         config: &WorkspaceConfig,
     ) -> Result<(Verdict, bool), VerifyError> {
         let Ok(fingerprint) = task.fingerprint() else {
-            return Ok((task.verify(patch, config).await?, false));
+            return Ok((task.verify_afresh(patch, config).await?, false));
         };
         let key = Key { fingerprint, patch: Digest::of(patch) };
         if let Some(verdict) = self.get(&key) {
             return Ok((verdict, true));
         }
-        let verdict = task.verify(patch, config).await?;
+        let verdict = task.verify_afresh(patch, config).await?;
         if let Err(error) = self.put(&key, task.name(), &verdict) {
             tracing::warn!("a verdict was not kept in `{}`: {error}", self.folder.display());
         }
@@ -106,13 +106,22 @@ impl Task {
     /// # Errors
     /// A file that cannot be read.
     pub fn fingerprint(&self) -> Result<Digest, TaskError> {
+        if let Some(known) = self.fingerprint.get() {
+            return Ok(*known);
+        }
+        let found = self.find_fingerprint()?;
+        Ok(*self.fingerprint.get_or_init(|| found))
+    }
+
+    fn find_fingerprint(&self) -> Result<Digest, TaskError> {
         let mut lines = Vec::new();
-        for part in ["environment", "tests"] {
+        for part in ["environment", "tests", "steps"] {
             add_files(&self.folder().join(part), part, &mut lines)?;
         }
         let path = self.folder().join("task.toml");
         let bytes = fs::read(&path).map_err(|source| TaskError::Unreadable { path, source })?;
         lines.push(format!("task.toml {}", Digest::of(&bytes)));
+        lines.extend(self.step().map(|step| format!("step {step}")));
         lines.sort();
         Ok(Digest::of(lines.join("\n").as_bytes()))
     }

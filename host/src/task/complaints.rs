@@ -25,6 +25,7 @@ exec(open('code.py').read(), scope)
 good = scope['value'] == 2
 print('kept ... ok')
 print('value ... ' + ('ok' if good else 'FAIL'))
+print('Ran 2 tests in 0.001s')
 raise SystemExit(0 if good else 1)
 ";
 const RUN: &str = "python3 -I /tests/suite.py";
@@ -132,7 +133,9 @@ async fn swe_smith_154_a_task_without_its_image_is_no_zero() {
     let task = Task::load(folder.path()).unwrap();
     assert_eq!((task.image(), task.instance_id()), (Some("swebench/x"), "a__b-1"));
     let error = task.verify(GOOD.as_bytes(), &WorkspaceConfig::default()).await.unwrap_err();
-    assert!(matches!(&error, VerifyError::NeedsContainer { image, .. } if image == "swebench/x"), "{error}");
+    let expected = "the tests of `c` could not run: the files lie in the image `swebench/x`, and the back-end is not `container`";
+    let text = error.to_string().replace(&format!("`{}`", task.name()), "`c`");
+    assert_eq!(text.lines().next(), Some(expected), "{error}");
 }
 
 /// SWE-bench #637: runs that were never graded, counted as run.
@@ -186,6 +189,24 @@ async fn swebench_cache_another_patch_or_task_is_judged_again() {
         fs::write(entry.unwrap().path(), "{\"solved\": true}").unwrap();
     }
     assert_eq!(solved(&changed, GOOD).await, (false, false));
+}
+
+/// The same of a campaign, which hands in equal patches by the dozen; validation never
+/// takes what is kept, or a flaky task would look steady.
+#[tokio::test]
+async fn a_task_that_keeps_verdicts_judges_a_patch_once_and_is_validated_anew() {
+    let (_folder, task) = graded(&marked(RUN));
+    let place = tempfile::tempdir().unwrap();
+    task.keep_verdicts(ResultCache::new(place.path()));
+    let config = WorkspaceConfig::default();
+    assert!(!task.verify(BAD.as_bytes(), &config).await.unwrap().solved);
+    let kept: Vec<_> = fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let text = fs::read_to_string(&kept[0]).unwrap();
+    fs::write(&kept[0], text.replacen("\"solved\":false", "\"solved\":true", 1)).unwrap();
+    assert!(task.verify(BAD.as_bytes(), &config).await.unwrap().solved);
+    assert!(!task.verify_afresh(BAD.as_bytes(), &config).await.unwrap().solved);
+    fs::write(task.folder().join("solution/patch.diff"), BAD).unwrap();
+    assert_eq!(validate(&task, 1, &config).await.reference.solved, 0);
 }
 
 /// Harbor's parity runs: three trials of one agent gave 7, 6 and 9 of 10.

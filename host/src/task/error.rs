@@ -39,11 +39,8 @@ pub enum TaskError {
     AllQuarantined { folder: PathBuf },
     #[error("`{}` could not be read: {source}\nhelp: check the path and its permissions", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
-    #[error(
-        "task `{task}` runs in the image `{image}`, and no container back-end is configured\n\
-         help: configure one, or give the task its files in `environment/workspace`"
-    )]
-    NeedsContainer { task: String, image: String },
+    #[error("task `{task}` cannot be set up: {reason}\nhelp: see the `workdir` and `solution` of its steps")]
+    Step { task: String, reason: String },
     #[error("task `{task}` cannot be set up: {source}")]
     Workspace { task: String, source: workspace::Error },
 }
@@ -84,11 +81,6 @@ pub enum VerifyError {
          help: make the test command print less"
     )]
     LogTooLong { task: String, bytes: u64, limit: usize },
-    #[error(
-        "the tests of `{task}` run in the image `{image}`, and no container back-end is configured\n\
-         help: configure one, or give the task its files in `environment/workspace`"
-    )]
-    NeedsContainer { task: String, image: String },
     #[error("the tests of `{task}` could not run: {source}")]
     Workspace { task: String, source: workspace::Error },
 }

@@ -17,7 +17,8 @@ pub(super) struct TaskFile {
     pub(super) agent: AgentPart,
     pub(super) verifier: VerifierPart,
     pub(super) environment: EnvironmentPart,
-    pub(super) steps: Vec<toml::Value>,
+    pub(super) steps: Vec<StepPart>,
+    pub(super) artifacts: Vec<Artifact>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -25,6 +26,42 @@ pub(super) struct TaskFile {
 pub(super) struct About {
     pub(super) name: Option<String>,
     pub(super) description: Option<String>,
+}
+
+/// One of several steps.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct StepPart {
+    pub(super) name: String,
+    pub(super) agent: AgentPart,
+    pub(super) verifier: VerifierPart,
+    pub(super) min_reward: Option<MinReward>,
+    pub(super) artifacts: Vec<Artifact>,
+    pub(super) healthcheck: Option<toml::Value>,
+}
+
+/// The rewards from which on the next step is begun.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum MinReward {
+    One(f64),
+    Each(BTreeMap<String, f64>),
+}
+
+/// Something that the task wants to be kept of a run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Artifact {
+    Path(String),
+    Full { source: String },
+}
+
+impl Artifact {
+    fn source(&self) -> &str {
+        match self {
+            Self::Path(source) | Self::Full { source } => source,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -39,11 +76,19 @@ pub(super) struct VerifierPart {
     pub(super) timeout_sec: f64,
     pub(super) env: BTreeMap<String, String>,
     pub(super) environment_mode: Option<String>,
+    pub(super) environment: Option<toml::Value>,
+    pub(super) collect: Vec<toml::Value>,
 }
 
 impl Default for VerifierPart {
     fn default() -> Self {
-        Self { timeout_sec: 600.0, env: BTreeMap::new(), environment_mode: None }
+        Self {
+            timeout_sec: 600.0,
+            env: BTreeMap::new(),
+            environment_mode: None,
+            environment: None,
+            collect: Vec::new(),
+        }
     }
 }
 
@@ -56,7 +101,7 @@ pub(super) struct EnvironmentPart {
     pub(super) allow_internet: Option<bool>,
     pub(super) workdir: Option<String>,
     pub(super) env: BTreeMap<String, String>,
-    pub(super) mcp_servers: Option<toml::Value>,
+    pub(super) mcp_servers: Vec<toml::Value>,
     pub(super) healthcheck: Option<toml::Value>,
 }
 
@@ -83,9 +128,28 @@ impl TaskFile {
                 format!("work folder `{folder}` is not used: it is `/workspace`"),
             );
         }
+        let place = environment.workdir.as_deref().unwrap_or("/workspace").trim_end_matches('/');
+        let of_steps = self.steps.iter().flat_map(|step| &step.artifacts);
+        for artifact in self.artifacts.iter().chain(of_steps) {
+            let source = artifact.source();
+            let below = |folder: &str| {
+                source.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            let carried = !source.starts_with('/') || below(place) || below("/workspace");
+            note(
+                !carried,
+                format!("the artifact `{source}` is not kept: a patch carries the work folder alone"),
+            );
+        }
+        note(
+            self.steps.iter().any(|step| step.healthcheck.is_some()),
+            "`healthcheck` of a step is not used".into(),
+        );
         note(!environment.env.is_empty(), "`[environment.env]` is not used".into());
-        note(environment.mcp_servers.is_some(), "`mcp_servers` is not used".into());
+        note(!environment.mcp_servers.is_empty(), "`mcp_servers` is not used".into());
         note(environment.healthcheck.is_some(), "`healthcheck` is not used".into());
+        note(!self.verifier.collect.is_empty(), "`[[verifier.collect]]` is not used".into());
+        note(self.verifier.environment.is_some(), "`[verifier.environment]` is not used".into());
         note(
             self.verifier.environment_mode.as_deref() == Some("separate"),
             "`environment_mode = \"separate\"` is not used: tests run in a fresh copy of the task's files"

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::error::VerifyError;
 use super::grading::{Apply, Grading, NoGrade, text_parts};
+use super::guard::Guard;
 use super::load::Task;
 use super::verify::{OUTPUT_CHARS, Verdict, last_chars};
 use crate::swebench::{APPLY_COMMANDS, RESET_COMMAND, REVERSE_CHECK, Resolution};
@@ -46,7 +47,7 @@ impl Task {
             Mount::read_only(handed.path(), "/patch"),
             Mount::read_write(logs.path(), "/logs/verifier"),
         ];
-        let workspace = Workspace::create_with(snapshot, &config, mounts).await.map_err(trouble)?;
+        let workspace = Workspace::for_tests(snapshot, &config, mounts).await.map_err(trouble)?;
         workspace.hand_over(&logs.path()).map_err(trouble)?;
 
         let verdict = |solved: bool, applied: bool, rewards: BTreeMap<String, f64>, output: String| Verdict {
@@ -62,6 +63,9 @@ impl Task {
         {
             return Ok(verdict(false, false, BTreeMap::new(), output));
         }
+        let guard = Guard::of(self);
+        let put_back =
+            workspace.put_back(move |path, known| guard.holds(path, known)).await.map_err(trouble)?;
 
         let limit = self.verifier_seconds();
         let mut command =
@@ -92,7 +96,15 @@ impl Task {
         let mut rewards = grade.parts;
         let solved = grade.resolution == Resolution::Full;
         rewards.insert("reward".into(), if solved { 1.0 } else { 0.0 });
-        Ok(verdict(solved, true, rewards, format!("{}\n{tail}", grade.why)))
+        let mut why = grade.why;
+        if let Some(first) = put_back.first() {
+            let more = put_back.len() - 1;
+            why.push_str(&format!("\nthe tests ran with the task's own `{}`", first.display()));
+            if more > 0 {
+                why.push_str(&format!(" and {more} more"));
+            }
+        }
+        Ok(verdict(solved, true, rewards, format!("{why}\n{tail}")))
     }
 }
 

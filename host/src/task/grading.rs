@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
+use super::forgery;
 use crate::swebench::{
     EvalType, Evaluation, Expected, NotGraded, ParseContext, ParserFault, Report, Resolution, StatusMap,
     Tier, decode_log, evaluate, parse,
@@ -95,14 +96,20 @@ impl Grading {
                 let log = decode_log(log);
                 let evaluation =
                     evaluate(&log, log_parser, &context, expected, *eval_type).map_err(NoGrade::Parser)?;
-                swebench(evaluation)
+                let sign = match &evaluation {
+                    Evaluation::Graded { map, .. } => forgery::in_marked(&log, log_parser, map),
+                    Evaluation::NotGraded { .. } => None,
+                };
+                Ok(swebench(evaluation)?.doubted(sign))
             }
             Rule::ProOutput { expected } => pro(expected, output_json),
             Rule::AllPassed { log_parser, expected } => {
                 let context = ParseContext { instance_id: &self.instance_id, version: "" };
-                let map = parse(log_parser, &decode_log(log), &context).map_err(NoGrade::Parser)?;
+                let log = decode_log(log);
+                let map = parse(log_parser, &log, &context).map_err(NoGrade::Parser)?;
                 let passed = map.iter().filter(|(_, status)| status.is_pass()).map(|(name, _)| untimed(name));
-                Ok(all_in(expected, &passed.collect(), untimed))
+                let sign = forgery::in_log(&log, log_parser, &map);
+                Ok(all_in(expected, &passed.collect(), untimed).doubted(sign))
             }
             Rule::ExactSummary { expected } => Ok(exact_summary(expected, &decode_log(log))),
         }
@@ -136,6 +143,15 @@ fn not_graded(cause: NotGraded) -> &'static str {
 }
 
 impl Grade {
+    /// A log that contradicts itself solves nothing.
+    fn doubted(mut self, sign: Option<String>) -> Self {
+        if let (Resolution::Full, Some(sign)) = (self.resolution, sign) {
+            self.resolution = Resolution::No;
+            self.why = format!("the log is not the test runner's own: {sign}");
+        }
+        self
+    }
+
     fn of(report: &Report) -> Self {
         let part = |good: usize, bad: usize| match good + bad {
             0 => 1.0,

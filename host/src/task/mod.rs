@@ -2,21 +2,24 @@
 //!
 //! Task folders have the layout of Harbor (schema 1.4). What this room
 //! deliberately does not do: it never shows a test, a reference patch or a reward
-//! to anything but its caller, and it builds no container images: a task's files
-//! lie in `environment/workspace`.
+//! to anything but its caller, and it builds and pulls no container images: a task's
+//! files lie in `environment/workspace`, or in an image that the engine has.
 
 mod cache;
 #[cfg(test)]
 mod complaints;
 mod dockerfile;
 mod error;
+mod forgery;
 mod format;
 mod graded;
 mod grading;
+mod guard;
 mod load;
 mod predictions;
 mod quarantine;
 mod reward;
+mod steps;
 mod validate;
 mod verify;
 

@@ -105,8 +105,8 @@ fn broken_folders_say_what_is_missing() {
     .assert_eq(&shown(TaskSet::load(folder.path()).unwrap_err()));
     write("b/task.toml", "[task]\nname = \"y\"\n[[steps]]\nname = \"one\"\n");
     expect![[r#"
-        task `y` has several steps, which this host does not do
-        help: make each step a task of its own"#]]
+        task folder `SET/b/steps/one` has no `instruction.md`
+        help: write there what the agent is asked to do"#]]
     .assert_eq(&shown(TaskSet::load(folder.path()).unwrap_err()));
 }
 

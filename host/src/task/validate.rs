@@ -88,8 +88,15 @@ pub async fn validate_folder(
 ) -> Result<ValidationReport, TaskError> {
     let mut tasks = Vec::new();
     for folder in task_folders(folder)? {
-        let report = match Task::load(&folder) {
-            Ok(task) => validate(&task, times, config).await,
+        let unread = match Task::load_all(&folder) {
+            Ok(found) => {
+                for task in found {
+                    let report = validate(&task, times, config).await;
+                    on_report(&report);
+                    tasks.push(report);
+                }
+                continue;
+            }
             Err(error) => TaskReport {
                 task: folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned(),
                 difficulty: None,
@@ -100,8 +107,8 @@ pub async fn validate_folder(
                 seconds: 0.0,
             },
         };
-        on_report(&report);
-        tasks.push(report);
+        on_report(&unread);
+        tasks.push(unread);
     }
     Ok(ValidationReport { tasks })
 }
@@ -124,7 +131,7 @@ async fn judge(
     };
     let mut last = None;
     for _ in 0..times {
-        let verdict = task.verify(&reference, config).await.map_err(|error| error.to_string())?;
+        let verdict = task.verify_afresh(&reference, config).await.map_err(|error| error.to_string())?;
         report.reference.runs += 1;
         report.reference.solved += u32::from(verdict.solved);
         if !verdict.applied {
@@ -147,7 +154,7 @@ async fn judge(
         ));
     }
     for _ in 0..times {
-        let verdict = task.verify(b"", config).await.map_err(|error| error.to_string())?;
+        let verdict = task.verify_afresh(b"", config).await.map_err(|error| error.to_string())?;
         report.empty.runs += 1;
         report.empty.solved += u32::from(verdict.solved);
     }

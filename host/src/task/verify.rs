@@ -30,22 +30,34 @@ pub struct Verdict {
 }
 
 impl Task {
+    /// Judges a patch, or gives the verdict that is kept for it: see [`Self::keep_verdicts`].
+    ///
+    /// # Errors
+    /// As [`Self::verify_afresh`].
+    pub async fn verify(&self, patch: &[u8], config: &WorkspaceConfig) -> Result<Verdict, VerifyError> {
+        match self.kept_verdicts() {
+            Some(cache) => Ok(cache.verify(self, patch, config).await?.0),
+            None => self.verify_afresh(patch, config).await,
+        }
+    }
+
     /// Judges a patch: the task's files with the patch applied, the tests at
     /// `/tests`, and a new folder for the reward. A blank patch is the unchanged tree.
     ///
     /// # Errors
     /// No verdict: tests that left no number or took too long, or a workspace
     /// that could not be made.
-    pub async fn verify(&self, patch: &[u8], config: &WorkspaceConfig) -> Result<Verdict, VerifyError> {
+    pub async fn verify_afresh(
+        &self,
+        patch: &[u8],
+        config: &WorkspaceConfig,
+    ) -> Result<Verdict, VerifyError> {
         let start = Instant::now();
         let task = self.name().to_owned();
         let trouble = |source| VerifyError::Workspace { task: task.clone(), source };
         let snapshot = match self.snapshot(config).await {
             Ok(snapshot) => snapshot,
             Err(TaskError::Workspace { source, .. }) => return Err(trouble(source)),
-            Err(TaskError::NeedsContainer { image, .. }) => {
-                return Err(VerifyError::NeedsContainer { task, image });
-            }
             Err(other) => return Err(trouble(Error::BadCommand { reason: other.to_string() })),
         };
         if let Some(grading) = self.grading() {
@@ -78,11 +90,27 @@ impl Task {
             return Err(VerifyError::TimedOut { task, limit });
         }
         let output = last_chars(&String::from_utf8_lossy(&ran.output.bytes()), OUTPUT_CHARS);
-        let rewards = reward::read(&task, &logs, &output)?;
-        let reward = reward::deciding(&rewards);
+        let mut rewards = reward::read(&task, &logs, &output)?;
+        let mut reward = reward::deciding(&rewards);
+        let mut output = output;
+        // Whoever ends the script from within may have written the reward as well.
+        if reward > 0.0
+            && let Some(signal) = ran.exit_code.and_then(signal_of)
+        {
+            output = format!(
+                "the tests were ended by signal {signal}, so that their reward says nothing\n{output}"
+            );
+            reward = 0.0;
+            rewards = BTreeMap::from([("reward".into(), 0.0)]);
+        }
         let seconds = start.elapsed().as_secs_f64();
-        Ok(Verdict { solved: reward >= 1.0, reward, rewards, applied: true, output, seconds })
+        Ok(Verdict { solved: self.is_enough(&rewards), reward, rewards, applied: true, output, seconds })
     }
+}
+
+/// The signal that ended a command, where one did.
+fn signal_of(exit_code: i32) -> Option<i32> {
+    (129..=128 + 64).contains(&exit_code).then_some(exit_code - 128)
 }
 
 pub(super) fn last_chars(text: &str, count: usize) -> String {

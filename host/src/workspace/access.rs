@@ -87,7 +87,7 @@ impl Workspace {
         path: &str,
         work: impl FnOnce(Arc<Beneath>, &str) -> Result<T, WorkspaceError> + Send + 'static,
     ) -> Result<T, WorkspaceError> {
-        let (beneath, path) = (self.beneath(), path.to_owned());
+        let (beneath, path) = (self.beneath(), self.below(path).to_owned());
         tokio::task::spawn_blocking(move || work(beneath, &path))
             .await
             .map_err(|_| WorkspaceError::Failed("the workspace is closing".into()))?

@@ -25,7 +25,7 @@ use tokio::process::Child;
 use super::backend::Sandbox;
 use super::cgroup::{Cgroup, InForce};
 use super::command::{
-    CommandOutput, FIXED_ENV, Mount, MountAccess, SandboxCommand, Sink, WORKSPACE_PATH, limit_script,
+    CommandOutput, FIXED_ENV, Mount, MountAccess, OWN_ENV, SandboxCommand, Sink, WORKSPACE_PATH, limit_script,
 };
 use super::config::{SandboxLimits, WorkspaceConfig};
 use super::error::Error;
@@ -150,7 +150,7 @@ impl Bubblewrap {
                 MountAccess::ReadOnly => "--ro-bind",
                 MountAccess::ReadWrite => "--bind",
             });
-            process.arg(&mount.from).arg(mount.to);
+            process.arg(&mount.from).arg(&mount.to);
         }
         let first = self.proxy.as_ref().map(Proxy::relay).unwrap_or_default();
         let script = limit_script(&self.limits, &first);
@@ -167,7 +167,7 @@ impl Bubblewrap {
         ]);
         process.args(&command.argv);
 
-        process.env_clear().envs(FIXED_ENV).envs(self.proxy.iter().flat_map(Proxy::env));
+        process.env_clear().envs(OWN_ENV).envs(FIXED_ENV).envs(self.proxy.iter().flat_map(Proxy::env));
         process.envs(command.env.iter().map(|(name, value)| (name, value)));
         let second = writer.try_clone().map_err(Error::io("making a pipe for", Path::new("output")))?;
         process.stdin(Stdio::null()).stdout(writer).stderr(second).kill_on_drop(true);

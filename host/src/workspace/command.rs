@@ -21,7 +21,7 @@ const ARGUMENT_BYTES: usize = 131_000;
 #[derive(Clone, Debug)]
 pub struct Mount {
     pub from: PathBuf,
-    pub to: &'static str,
+    pub to: String,
     pub access: MountAccess,
 }
 
@@ -34,13 +34,13 @@ pub enum MountAccess {
 
 impl Mount {
     /// A mount that commands may read only.
-    pub fn read_only(from: impl Into<PathBuf>, to: &'static str) -> Self {
-        Self { from: from.into(), to, access: MountAccess::ReadOnly }
+    pub fn read_only(from: impl Into<PathBuf>, to: impl Into<String>) -> Self {
+        Self { from: from.into(), to: to.into(), access: MountAccess::ReadOnly }
     }
 
     /// A mount that commands may write.
-    pub fn read_write(from: impl Into<PathBuf>, to: &'static str) -> Self {
-        Self { from: from.into(), to, access: MountAccess::ReadWrite }
+    pub fn read_write(from: impl Into<PathBuf>, to: impl Into<String>) -> Self {
+        Self { from: from.into(), to: to.into(), access: MountAccess::ReadWrite }
     }
 }
 
@@ -121,10 +121,7 @@ pub(super) fn limit_script(limits: &SandboxLimits, first: &str) -> String {
 /// Fixed variables: nothing of the host's own, no pagers, no progress bars, and
 /// nothing that makes two runs differ. Python writes no byte code: an edit that
 /// keeps size and second would otherwise run the old code.
-pub(super) const FIXED_ENV: [(&str, &str); 18] = [
-    ("PATH", "/usr/bin:/bin"),
-    ("HOME", "/home/agent"),
-    ("USER", "agent"),
+pub(super) const FIXED_ENV: [(&str, &str); 15] = [
     ("LANG", "C.UTF-8"),
     ("TERM", "dumb"),
     ("TZ", "UTC"),
@@ -141,6 +138,10 @@ pub(super) const FIXED_ENV: [(&str, &str); 18] = [
     ("GIT_COMMITTER_NAME", "agent"),
     ("GIT_COMMITTER_EMAIL", "agent@localhost"),
 ];
+
+/// Who a command is and where programs are, but for a task whose image says it.
+pub(super) const OWN_ENV: [(&str, &str); 3] =
+    [("PATH", "/usr/bin:/bin"), ("HOME", "/home/agent"), ("USER", "agent")];
 
 /// Takes the line that says that the command started off the output.
 pub(super) struct Sink {

@@ -27,7 +27,7 @@ use tokio::sync::Mutex;
 use super::backend::Sandbox;
 use super::cgroup::InForce;
 use super::command::{
-    CommandOutput, FIXED_ENV, Mount, MountAccess, SandboxCommand, Sink, WORKSPACE_PATH, limit_script,
+    CommandOutput, FIXED_ENV, Mount, MountAccess, OWN_ENV, SandboxCommand, Sink, WORKSPACE_PATH, limit_script,
 };
 use super::config::{SandboxLimits, WorkspaceConfig};
 use super::error::Error;
@@ -35,6 +35,7 @@ use super::follow::{Space, Until, Watch, follow};
 use super::lease::{Held, Lease};
 use super::proxy::Proxy;
 use super::scratch::Scratch;
+use super::snapshot::give_to;
 
 /// Says in the engine's lists whose a container is.
 const LABEL: &str = "org.tandem.workspace";
@@ -65,6 +66,8 @@ pub(super) struct Container {
     turn: Arc<Mutex<()>>,
     /// Whether processes of an earlier command may still run.
     dirty: Arc<AtomicBool>,
+    /// Where commands start.
+    folder: String,
     _proxy: Option<Proxy>,
     /// Given to the thread that removes the container.
     held: Option<(Arc<Scratch>, Lease)>,
@@ -85,6 +88,15 @@ pub(super) struct Engine {
     docker: Docker,
     socket: String,
     user: User,
+}
+
+impl User {
+    /// The owner of their files, where it is not the user of the host itself.
+    fn owner(&self) -> Option<u32> {
+        // SAFETY: reads a number of the process.
+        let own = unsafe { libc::geteuid() };
+        (self.host != own).then_some(self.host)
+    }
 }
 
 impl Engine {
@@ -113,6 +125,24 @@ impl Engine {
         };
         Ok(Self { docker, socket: socket.to_string_lossy().into_owned(), user })
     }
+
+    /// The folder that an image starts in.
+    ///
+    /// # Errors
+    /// An image that the engine does not have.
+    pub(super) async fn work_folder(&self, image: &str) -> Result<String, Error> {
+        let told = self.docker.inspect_image(image).await.map_err(|error| no_image(image, error))?;
+        let folder = told.config.and_then(|config| config.working_dir);
+        Ok(folder.filter(|folder| !folder.is_empty()).unwrap_or_else(|| "/".to_owned()))
+    }
+
+    /// Gives a folder of the host to the user that commands run as.
+    pub(super) fn hand_over(&self, folder: &Path) -> Result<(), Error> {
+        match self.user.owner() {
+            Some(owner) => give_to(folder, owner),
+            None => Ok(()),
+        }
+    }
 }
 
 /// What a container is made of.
@@ -120,6 +150,27 @@ pub(super) struct Parts {
     pub(super) mounts: Vec<Mount>,
     pub(super) proxy: Option<Proxy>,
     pub(super) space: Arc<Space>,
+    pub(super) place: Place,
+}
+
+/// The image that commands run in, and where.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) image: String,
+    /// Where commands start.
+    pub(super) folder: String,
+    /// Whether the image belongs to the task, and says itself where its programs and its home are.
+    pub(super) of_task: bool,
+    /// Whether commands may write to the image's own files.
+    pub(super) writable: bool,
+}
+
+impl Place {
+    /// That of the configuration.
+    pub(super) fn of(config: &WorkspaceConfig) -> Self {
+        let (image, writable) = (config.container.image.clone(), config.container.writable_root);
+        Self { image, folder: WORKSPACE_PATH.to_owned(), of_task: false, writable }
+    }
 }
 
 impl Container {
@@ -142,7 +193,8 @@ impl Container {
         // Errors go where output goes, in its order; what the shell around says, nowhere.
         let relay = parts.proxy.as_ref().map(Proxy::relay).unwrap_or_default();
         let first = format!("exec 2>&1; {relay}");
-        let fixed = FIXED_ENV.into_iter().map(|(name, value)| format!("{name}={value}"));
+        let own = OWN_ENV.iter().filter(|_| !parts.place.of_task);
+        let fixed = own.chain(&FIXED_ENV).map(|(name, value)| format!("{name}={value}"));
         let proxied = parts.proxy.iter().flat_map(Proxy::env).map(|(name, value)| format!("{name}={value}"));
         let container = Self {
             docker,
@@ -155,17 +207,14 @@ impl Container {
             space: parts.space,
             turn: Arc::default(),
             dirty: Arc::default(),
+            folder: parts.place.folder.clone(),
             _proxy: parts.proxy,
             held: Some((scratch.clone(), lease)),
         };
-        let body = body(config, &container.user, &parts.mounts, &folder);
+        let body = body(&config.sandbox, &container.user, &parts.mounts, &parts.place, &folder);
         let options = CreateContainerOptions { name: Some(name.clone()), ..Default::default() };
-        container.docker.create_container(Some(options), body).await.map_err(|error| match error {
-            ApiError::DockerResponseServerError { status_code: 404, .. } => {
-                Error::NoImage { image: config.container.image.clone() }
-            }
-            error => trouble("making a container", error),
-        })?;
+        let made = container.docker.create_container(Some(options), body).await;
+        made.map_err(|error| no_image(&parts.place.image, error))?;
         let started = container.docker.start_container(&name, None).await;
         started.map_err(|error| trouble("starting a container", error))?;
         Ok(container)
@@ -193,7 +242,7 @@ impl Container {
             env: Some(self.env.iter().cloned().chain(extra).collect()),
             cmd: Some(argv),
             user: Some(self.user.inside.clone()),
-            working_dir: Some(WORKSPACE_PATH.to_owned()),
+            working_dir: Some(self.folder.clone()),
             ..ExecConfig::default()
         };
         let made = self.docker.create_exec(&self.name, config).await;
@@ -282,9 +331,7 @@ impl Sandbox for Container {
     }
 
     fn owner(&self) -> Option<u32> {
-        // SAFETY: reads a number of the process.
-        let own = unsafe { libc::geteuid() };
-        (self.user.host != own).then_some(self.user.host)
+        self.user.owner()
     }
 
     fn in_force(&self) -> InForce {
@@ -375,11 +422,16 @@ pub(super) fn remove_now(socket: &str, name: &str, remove: bool) -> Result<bool,
     })
 }
 
-fn body(config: &WorkspaceConfig, user: &User, mounts: &[Mount], session: &str) -> ContainerCreateBody {
-    let limits = &config.sandbox;
+fn body(
+    limits: &SandboxLimits,
+    user: &User,
+    mounts: &[Mount],
+    place: &Place,
+    session: &str,
+) -> ContainerCreateBody {
     let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let mounts = mounts.iter().map(|mount| ApiMount {
-        target: Some(mount.to.to_owned()),
+        target: Some(mount.to.clone()),
         source: Some(mount.from.to_string_lossy().into_owned()),
         typ: Some(MountType::BIND),
         read_only: Some(mount.access == MountAccess::ReadOnly),
@@ -394,17 +446,17 @@ fn body(config: &WorkspaceConfig, user: &User, mounts: &[Mount], session: &str) 
         nano_cpus: limits.cpu_percent.map(|percent| i64::from(percent) * 10_000_000),
         cap_drop: Some(vec!["ALL".to_owned()]),
         security_opt: Some(vec!["no-new-privileges".to_owned()]),
-        readonly_rootfs: Some(!config.container.writable_root),
+        readonly_rootfs: Some(!place.writable),
         shm_size: Some(64 << 20),
         ..HostConfig::default()
     };
     ContainerCreateBody {
-        image: Some(config.container.image.clone()),
+        image: Some(place.image.clone()),
         hostname: Some("workspace".to_owned()),
         user: Some(user.inside.clone()),
         entrypoint: Some(Vec::new()),
         cmd: Some(["/bin/sh", "-c", WAIT].map(str::to_owned).to_vec()),
-        working_dir: Some(WORKSPACE_PATH.to_owned()),
+        working_dir: Some(place.folder.clone()),
         labels: Some(HashMap::from([(LABEL.to_owned(), session.to_owned())])),
         host_config: Some(host),
         ..ContainerCreateBody::default()
@@ -423,6 +475,16 @@ fn sockets() -> Vec<PathBuf> {
 fn open(socket: &Path) -> Result<Docker, Error> {
     Docker::connect_with_unix(&socket.to_string_lossy(), ANSWER, bollard::API_DEFAULT_VERSION)
         .map_err(|error| trouble("connecting to the engine", error))
+}
+
+/// Trouble with making a container of an image, which may not be there.
+fn no_image(image: &str, error: ApiError) -> Error {
+    match error {
+        ApiError::DockerResponseServerError { status_code: 404, .. } => {
+            Error::NoImage { image: image.to_owned() }
+        }
+        error => trouble("making a container", error),
+    }
 }
 
 fn trouble(action: &'static str, error: ApiError) -> Error {

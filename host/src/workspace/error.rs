@@ -34,9 +34,19 @@ pub enum Error {
     Engine { action: &'static str, reason: String },
     #[error(
         "the container engine has no image `{image}`\n\
-         help: load it with `podman load`, `podman import` or `podman pull`; nothing is pulled here"
+         help: get it with `podman pull {image}` (or `docker pull`, `podman load`, `podman import`); nothing is pulled here"
     )]
     NoImage { image: String },
+    #[error(
+        "the files lie in the image `{image}`, and the back-end is not `container`\n\
+         help: set `backend = \"container\"` in the settings of workspaces, and get the image with `podman pull {image}`"
+    )]
+    NeedsContainer { image: String },
+    #[error(
+        "the files of the image `{image}` cannot be made ready: {reason}\n\
+         help: see the task's `environment/setup.sh` and its `workdir`"
+    )]
+    ImageSetup { image: String, reason: String },
     #[error(
         "commands may not run without a sandbox\n\
          help: give `--allow-host-commands` if this machine is one that they may do anything with"
@@ -46,7 +56,7 @@ pub enum Error {
         "without a sandbox `{to}` cannot be shown to commands\n\
          help: verify with the back-end `bubblewrap` or `container`"
     )]
-    NoMounts { to: &'static str },
+    NoMounts { to: String },
     #[error("`{entry}` is not an allowed host\nhelp: write `name:port` or `*.name:port`")]
     BadAllowed { entry: String },
     #[error(

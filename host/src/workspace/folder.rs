@@ -33,6 +33,14 @@ impl Folder {
         Ok(folder)
     }
 
+    /// A copy of several folders, one over the other.
+    pub fn copy_of_all(from: &[PathBuf], config: &WorkspaceConfig) -> Result<Self, Error> {
+        let folder = Self::empty(config)?;
+        let mut copy = Copy::new(config.extract.entries, config.extract.total_bytes);
+        from.iter().try_for_each(|from| copy.folder(from, &folder.path(), Path::new("")))?;
+        Ok(folder)
+    }
+
     /// Where it lies on the host.
     pub fn path(&self) -> PathBuf {
         self.scratch.path().join("folder")

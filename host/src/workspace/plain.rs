@@ -16,7 +16,7 @@ use tokio::net::unix::pipe;
 
 use super::backend::{Places, Sandbox};
 use super::cgroup::InForce;
-use super::command::{CommandOutput, FIXED_ENV, SandboxCommand, Sink, limit_script};
+use super::command::{CommandOutput, FIXED_ENV, OWN_ENV, SandboxCommand, Sink, limit_script};
 use super::config::{SandboxLimits, WorkspaceConfig};
 use super::error::Error;
 use super::follow::{Space, Until, Watch, drain, follow};
@@ -99,7 +99,7 @@ impl Sandbox for Plain {
         let second = writer.try_clone().map_err(Error::io("making a pipe for", Path::new("output")))?;
         let mut process = tokio::process::Command::new("/bin/bash");
         process.args(["-c", &limit_script(&self.limits, ""), "bash"]).args(&command.argv);
-        process.current_dir(&self.places.tree).env_clear().envs(FIXED_ENV);
+        process.current_dir(&self.places.tree).env_clear().envs(OWN_ENV).envs(FIXED_ENV);
         process.env("HOME", &self.places.home).env("TMPDIR", &self.places.tmp);
         process.envs(command.env.iter().map(|(name, value)| (name, value)));
         process.envs(self.mark.split_once('='));

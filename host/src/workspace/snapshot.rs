@@ -14,6 +14,7 @@ use super::bubblewrap::Launcher;
 use super::config::{Backend, WorkspaceConfig};
 use super::error::Error;
 use super::git::HostGit;
+use super::image::Origin;
 use super::overlay;
 use super::scratch::Scratch;
 use super::tree::in_background;
@@ -33,6 +34,8 @@ pub struct Snapshot {
     /// Whether workspaces may lie over it as a layer: then it belongs to the user
     /// that commands run as.
     layer: bool,
+    /// The image that the files came out of.
+    origin: Option<Origin>,
 }
 
 impl Snapshot {
@@ -72,7 +75,7 @@ impl Snapshot {
         let (tracked, disk_bytes) = (copy.files, copy.disk_bytes);
         let layer =
             config.backend == Backend::Bubblewrap && overlay::wanted(config.files, copy.entries, copy.bytes);
-        let snapshot = Self { folder, tracked, commit, disk_bytes, layer };
+        let snapshot = Self { folder, tracked, commit, disk_bytes, layer, origin: None };
         if layer {
             snapshot.become_layer(config).await?;
         }
@@ -109,9 +112,43 @@ impl Snapshot {
         self.folder.path().join("tree")
     }
 
+    /// The folder with the repository that agents get.
+    pub(super) fn agent_repository(&self) -> PathBuf {
+        self.folder.path().join("agent")
+    }
+
     /// The index of the base commit, with nothing remembered of any file.
     pub(crate) fn index(&self) -> PathBuf {
         self.folder.path().join("index")
+    }
+
+    /// The image that the files came out of, if they did.
+    pub(super) fn origin(&self) -> Option<&Origin> {
+        self.origin.as_ref()
+    }
+
+    pub(super) fn came_out_of(&mut self, origin: Origin) {
+        self.origin = Some(origin);
+    }
+
+    /// The folder with what the setup script of an image kept for the tests.
+    pub(super) fn kept(&self) -> PathBuf {
+        self.folder.path().join("kept")
+    }
+
+    /// The folder with the repository that tests get, where it is another than agents get.
+    pub(super) fn tests_repository(&self) -> PathBuf {
+        self.folder.path().join("tests")
+    }
+
+    /// The folder with a repository.
+    fn repository(&self, repository: Repository) -> Option<PathBuf> {
+        match repository {
+            Repository::Agent => Some(self.agent_repository()),
+            Repository::Tests if self.tests_repository().is_dir() => Some(self.tests_repository()),
+            Repository::Tests => Some(self.agent_repository()),
+            Repository::None => None,
+        }
     }
 
     /// Whether workspaces may lie over it as a layer.
@@ -126,10 +163,7 @@ impl Snapshot {
 
     /// The folders whose union are the files, the uppermost first.
     pub(super) fn layers(&self, repository: Repository) -> Vec<PathBuf> {
-        match repository {
-            Repository::Agent => vec![self.folder.path().join("agent"), self.tree()],
-            Repository::None => vec![self.tree()],
-        }
+        self.repository(repository).into_iter().chain([self.tree()]).collect()
     }
 
     /// Copies the files to `tree`, with a repository of the base commit if asked.
@@ -138,8 +172,8 @@ impl Snapshot {
         self.folder.renew()?;
         let mut copy = Copy::new(u64::MAX, u64::MAX);
         copy.folder(&self.tree(), tree, Path::new(""))?;
-        if repository == Repository::Agent {
-            copy.folder(&self.folder.path().join("agent/.git"), &tree.join(".git"), Path::new(""))?;
+        if let Some(repository) = self.repository(repository) {
+            copy.folder(&repository.join(".git"), &tree.join(".git"), Path::new(""))?;
             stamp(tree)?;
         }
         Ok(())
@@ -156,6 +190,8 @@ impl Snapshot {
 pub(super) enum Repository {
     /// One that the agent may do anything with.
     Agent,
+    /// One for scripts that grade: that of agents, with commits that the scripts name.
+    Tests,
     None,
 }
 
@@ -228,7 +264,9 @@ impl Copy {
     }
 
     pub(super) fn folder(&mut self, from: &Path, to: &Path, name: &Path) -> Result<(), Error> {
-        fs::create_dir(to).map_err(Error::io("making", to))?;
+        if !to.is_dir() {
+            fs::create_dir(to).map_err(Error::io("making", to))?;
+        }
         set_mode(to, 0o755)?;
         for entry in fs::read_dir(from).map_err(Error::io("reading", from))? {
             let entry = entry.map_err(Error::io("reading", from))?;

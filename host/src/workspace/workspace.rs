@@ -18,6 +18,7 @@ use super::disk;
 use super::error::Error;
 use super::extract::{Extracted, Said, extract, survey};
 use super::git::HostGit;
+use super::image::Origin;
 use super::plain::Plain;
 use super::proxy::Proxy;
 use super::scratch::Scratch;
@@ -47,8 +48,16 @@ pub struct Workspace {
 /// How a workspace begins.
 struct Start {
     repository: Repository,
+    role: Role,
     point: Option<Checkpoint>,
     mounts: Vec<Mount>,
+}
+
+/// Whom a workspace is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Agent,
+    Tests,
 }
 
 impl Workspace {
@@ -65,7 +74,19 @@ impl Workspace {
         config: &WorkspaceConfig,
         mounts: Vec<Mount>,
     ) -> Result<Self, Error> {
-        Self::start(snapshot, config, Start { repository: Repository::Agent, point: None, mounts }).await
+        let start = Start { repository: Repository::Agent, role: Role::Agent, point: None, mounts };
+        Self::start(snapshot, config, start).await
+    }
+
+    /// A workspace for scripts that apply a patch themselves and grade it: the files, a
+    /// repository with one commit, and `mounts` beside them.
+    pub async fn for_tests(
+        snapshot: Arc<Snapshot>,
+        config: &WorkspaceConfig,
+        mounts: Vec<Mount>,
+    ) -> Result<Self, Error> {
+        let start = Start { repository: Repository::Tests, role: Role::Tests, point: None, mounts };
+        Self::start(snapshot, config, start).await
     }
 
     /// A workspace that goes on from where another was, with no process of it:
@@ -75,7 +96,8 @@ impl Workspace {
         config: &WorkspaceConfig,
         mounts: Vec<Mount>,
     ) -> Result<Self, Error> {
-        let start = Start { repository: Repository::Agent, point: Some(point.clone()), mounts };
+        let (repository, role) = (Repository::Agent, Role::Agent);
+        let start = Start { repository, role, point: Some(point.clone()), mounts };
         Self::start(point.snapshot(), config, start).await
     }
 
@@ -98,9 +120,8 @@ impl Workspace {
         patch: &[u8],
         mounts: Vec<Mount>,
     ) -> Result<Self, Error> {
-        let workspace =
-            Self::start(snapshot, config, Start { repository: Repository::None, point: None, mounts })
-                .await?;
+        let start = Start { repository: Repository::None, role: Role::Tests, point: None, mounts };
+        let workspace = Self::start(snapshot, config, start).await?;
         if !is_blank(patch) {
             let git = workspace.git.lock().await;
             git.run(&["apply", "--whitespace=nowarn", "-"], Some(patch), 0).await.map_err(refused_patch)?;
@@ -123,7 +144,7 @@ impl Workspace {
     }
 
     async fn make(snapshot: Arc<Snapshot>, config: &WorkspaceConfig, start: Start) -> Result<Self, Error> {
-        let Start { repository, point, mounts } = start;
+        let Start { repository, role, point, mut mounts } = start;
         snapshot.renew()?;
         let folder = Arc::new(Scratch::new("work", config)?);
         let tree = Tree::make(&snapshot, &folder, repository, point.as_ref(), config).await?;
@@ -146,10 +167,18 @@ impl Workspace {
         };
         let beneath = Arc::new(Beneath::open(tree.host()).map_err(Error::io("opening", tree.host()))?);
         let places = Places { tree: tree.inside().to_owned(), tmp, home };
-        let sandbox = sandbox(config, &folder, &tree, places, mounts).await?;
+        let origin = snapshot.origin();
+        if role == Role::Tests {
+            mounts.extend(origin.and_then(|origin| origin.mounts_of_tests(&snapshot)));
+        }
+        let sandbox = sandbox(config, &folder, &tree, places, mounts, origin).await?;
         let git = Mutex::new(git);
         let workspace = Self { sandbox, beneath, tree, git, snapshot, point, config: config.clone(), folder };
         workspace.hand_over_files()?;
+        if let Some(origin) = workspace.snapshot.origin() {
+            let role = if role == Role::Tests { "tests" } else { "agent" };
+            origin.set_up(&*workspace.sandbox, role).await?;
+        }
         Ok(workspace)
     }
 
@@ -162,6 +191,12 @@ impl Workspace {
     /// Runs a line in a fresh `bash`.
     pub async fn bash(&self, script: &str, timeout: Duration) -> Result<CommandOutput, Error> {
         self.run(&SandboxCommand::bash(script, timeout)).await
+    }
+
+    /// The files as they are now, as what further workspaces start from. Not for the files
+    /// of an image.
+    pub async fn into_snapshot(self) -> Result<Snapshot, Error> {
+        Snapshot::take(self.tree.host(), &self.config).await
     }
 
     /// The patch of the work tree against the base commit, and its state.
@@ -239,9 +274,19 @@ impl Workspace {
     }
 
     /// The work tree as the host reaches it.
-    #[cfg(test)]
     pub(super) fn host_tree(&self) -> &Path {
         self.tree.host()
+    }
+
+    /// A path that a plugin names, as one below the work tree where it is given with the
+    /// folder of the task's image.
+    pub(super) fn below<'a>(&self, path: &'a str) -> &'a str {
+        let folder = self.snapshot.origin().map(|origin| origin.folder.as_str());
+        let rest = folder.and_then(|folder| path.strip_prefix(folder));
+        match rest.map(|rest| rest.strip_prefix('/').unwrap_or(rest)) {
+            Some(rest) if rest.is_empty() || path.len() > rest.len() + folder.map_or(0, str::len) => rest,
+            _ => path,
+        }
     }
 
     pub(super) fn beneath(&self) -> Arc<Beneath> {
@@ -286,25 +331,36 @@ async fn sandbox(
     tree: &Tree,
     places: Places,
     mut mounts: Vec<Mount>,
+    origin: Option<&Origin>,
 ) -> Result<Box<dyn Sandbox>, Error> {
+    if let Some(origin) = origin
+        && config.backend != Backend::Container
+    {
+        return Err(Error::NeedsContainer { image: origin.image.clone() });
+    }
     let (written, base) = tree.written();
     let written: Vec<PathBuf> = vec![written.to_owned(), places.tmp.clone(), places.home.clone()];
     let space = bubblewrap::space(written, base, &config.sandbox);
     if config.backend == Backend::Host {
         check_host_allowed()?;
-        if let Some(mount) = mounts.first() {
+        if let Some(mount) = mounts.into_iter().next() {
             return Err(Error::NoMounts { to: mount.to });
         }
         return Ok(Box::new(Plain::new(config, folder, places, space)?));
     }
     let proxy = Proxy::start(folder.path().join("proxy"), &config.network)?;
     mounts.extend(proxy.as_ref().map(Proxy::mount));
+    // In an image of its own a task has its folder there, and under the usual name.
+    mounts.extend(origin.map(|origin| Mount::read_write(&places.tree, origin.folder.as_str())));
     mounts.push(Mount::read_write(places.tree, WORKSPACE_PATH));
     mounts.push(Mount::read_write(places.tmp, "/tmp"));
-    mounts.push(Mount::read_write(places.home, "/home/agent"));
+    if origin.is_none() {
+        mounts.push(Mount::read_write(places.home, "/home/agent"));
+    }
     if config.backend == Backend::Container {
         let engine = Engine::connect(config).await?;
-        let parts = container::Parts { mounts, proxy, space };
+        let place = origin.map_or_else(|| container::Place::of(config), Origin::place);
+        let parts = container::Parts { mounts, proxy, space, place };
         return Ok(Box::new(Container::start(engine, config, folder, parts).await?));
     }
     let parts = bubblewrap::Parts { mounts, keeper: tree.keeper(), proxy, space: Some(space) };

@@ -1,74 +1,22 @@
 //! Do all back-ends keep the same promises? One suite, run over each.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use super::podman::{self, Podman};
 use super::*;
 
-/// A rootless podman service of the tests, with one image. It ends with the guard.
-struct Podman {
-    child: Child,
-    folder: tempfile::TempDir,
-}
-
-impl Podman {
-    /// None where podman is not installed; `make test` demands it.
-    fn start() -> Option<Self> {
-        let required = std::env::var_os("TANDEM_REQUIRE_PODMAN").is_some();
-        if programs::find_program("podman").is_none() {
-            assert!(!required, "podman is not here: run scripts/setup.sh");
-            eprintln!("left out: podman is not here; scripts/setup.sh installs it on Debian");
-            return None;
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/podman_service.sh");
-        let mut command = Command::new(script);
-        command.arg(folder.path()).stdin(Stdio::null()).stdout(Stdio::null());
-        let log = fs::File::create(folder.path().join("log")).unwrap();
-        let child = command.stderr(log).spawn().unwrap();
-        let mut podman = Self { child, folder };
-        let end = Instant::now() + Duration::from_secs(60);
-        while !podman.folder.path().join("ready").exists() {
-            let over = podman.child.try_wait().unwrap().is_some() || Instant::now() > end;
-            if over {
-                let log = fs::read_to_string(podman.folder.path().join("log")).unwrap_or_default();
-                assert!(!required, "podman does not run here: {log}");
-                eprintln!("left out: podman does not run here: {log}");
-                return None;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Some(podman)
-    }
-
-    fn config(&self) -> WorkspaceConfig {
-        WorkspaceConfig {
-            backend: Backend::Container,
-            container: ContainerConfig {
-                image: "localhost/tandem-test".into(),
-                socket: Some(self.folder.path().join("run/socket")),
-                writable_root: false,
-            },
-            // What the image's engine cannot cap here is not asked for.
-            ..WorkspaceConfig::default()
-        }
-    }
-
-    fn containers(&self) -> usize {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/podman_service.sh");
-        let output = Command::new(script).arg(self.folder.path()).args(["ps", "-aq"]).output().unwrap();
-        String::from_utf8_lossy(&output.stdout).lines().count()
-    }
-}
-
-impl Drop for Podman {
-    fn drop(&mut self) {
-        // SIGTERM: the script ends what it started.
-        // SAFETY: a signal to a child that has not been waited for.
-        unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
-        let _ = self.child.wait();
-        scratch::remove(self.folder.path());
+fn config_of(podman: &Podman) -> WorkspaceConfig {
+    WorkspaceConfig {
+        backend: Backend::Container,
+        container: ContainerConfig {
+            image: podman::IMAGE.into(),
+            socket: Some(podman.socket()),
+            writable_root: false,
+        },
+        // What the image's engine cannot cap here is not asked for.
+        ..WorkspaceConfig::default()
     }
 }
 
@@ -150,7 +98,7 @@ async fn every_back_end_keeps_the_same_promises() {
     allow_host_backend();
     suite(&WorkspaceConfig { backend: Backend::Host, ..WorkspaceConfig::default() }).await;
     if let Some(podman) = Podman::start() {
-        suite(&podman.config()).await;
+        suite(&config_of(&podman)).await;
         assert_eq!(podman.containers(), 0);
         containers_of_a_killed_owner_go(&podman).await;
         an_image_that_is_missing_is_named(&podman).await;
@@ -160,7 +108,7 @@ async fn every_back_end_keeps_the_same_promises() {
 /// As if the owner had been killed: its record is there, and its lock is not held.
 async fn containers_of_a_killed_owner_go(podman: &Podman) {
     let (root, own) = own_root();
-    let config = WorkspaceConfig { root: own.root, ..podman.config() };
+    let config = WorkspaceConfig { root: own.root, ..config_of(podman) };
     let mut holder = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "workspace::tests::backends::container_holder", "--ignored", "--nocapture"])
         .env("TANDEM_TEST_CONFIG", serde_json::to_string(&config).unwrap())
@@ -193,7 +141,7 @@ async fn container_holder() {
 }
 
 async fn an_image_that_is_missing_is_named(podman: &Podman) {
-    let mut config = podman.config();
+    let mut config = config_of(podman);
     config.container.image = "localhost/none".into();
     let folder = tempfile::tempdir().unwrap();
     let snapshot = Arc::new(Snapshot::take(folder.path(), &config).await.unwrap());

@@ -8,6 +8,7 @@ mod hostile_git;
 mod leases;
 mod network;
 mod patches;
+mod podman;
 mod starts;
 
 use std::collections::BTreeMap;
