@@ -11,6 +11,9 @@ mod cancel;
 mod episode;
 pub mod export;
 mod hand_in;
+mod history;
+#[cfg(test)]
+mod limit_tests;
 mod observation;
 mod prompts;
 mod record;
@@ -20,6 +23,8 @@ mod replay;
 mod rules;
 mod segments;
 mod shell;
+mod spent;
+mod talk;
 #[cfg(test)]
 mod testkit;
 #[cfg(test)]
@@ -30,5 +35,6 @@ pub use cancel::Cancel;
 pub use episode::{EpisodeSpec, run_episode};
 pub use observation::SENTINEL;
 pub use prompts::{TemplateError, check_prompts};
-pub use record::{CallRecord, EpisodeRecord, Exit, InvalidCause, Outcome, Segment, TurnRecord};
+pub use record::{CallRecord, Condensed, EpisodeRecord, Exit, InvalidCause, Outcome, Segment, TurnRecord};
 pub use replay::{Changes, replay};
+pub use spent::{Money, Spent, money};
