@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use tandem_host::agent::{Condensed, EpisodeRecord, Exit as Ended, Outcome, money};
+use tandem_host::agent::{Branch, Condensed, EpisodeRecord, Exit as Ended, Outcome, money, skill_of};
 use tandem_host::harness::{Generation, HarnessHome, HarnessManifest};
 use tandem_host::policy::{HttpConfig, HttpPolicy, Policy, Price, Sampling, ScriptedPolicy};
 use tandem_host::rollout::{Cancel, EpisodeSpec, RolloutConfig, run_many};
 use tandem_host::store::BlobStore;
 use tandem_host::task::Task;
 
-use super::{Exit, setup};
+use super::{Exit, export, setup};
 
 #[derive(clap::Args)]
 pub struct EpisodeArguments {
@@ -29,6 +29,16 @@ pub struct EpisodeArguments {
     /// Environment variable that holds the endpoint's key.
     #[arg(long)]
     key_env: Option<String>,
+    /// Go on with a recorded episode: its first turns are given again, in a new workspace. A file that
+    /// `--json` wrote, or the folder of a run.
+    #[arg(long, value_name = "RECORD", requires = "after")]
+    from: Option<PathBuf>,
+    /// Which episode of the run in `--from`.
+    #[arg(long, value_name = "ID", requires = "from")]
+    episode: Option<String>,
+    /// The last turn of `--from` that is given again; the policy says what follows.
+    #[arg(long, value_name = "TURN", requires = "from")]
+    after: Option<usize>,
     /// Money for a million tokens of the prompt and of the reply, such as `3,15`.
     #[arg(long, value_name = "PROMPT,REPLY", value_parser = parse_price)]
     price: Option<Price>,
@@ -81,6 +91,12 @@ pub async fn run(arguments: EpisodeArguments) -> Result<Exit> {
         })?),
         (None, None) => bail!("no policy was named\nhelp: give `--endpoint URL` or `--script FILE`"),
     };
+    let recorded =
+        arguments.from.as_ref().map(|from| recorded(from, arguments.episode.clone())).transpose()?;
+    let policy = match (&recorded, arguments.after) {
+        (Some(record), Some(after)) => Arc::new(Branch::new(record, after, policy)?),
+        _ => policy,
+    };
     // Blobs of a pair live as long as this folder.
     let scratch = tempfile::tempdir()?;
     let generation = generation(&arguments, scratch.path()).await?;
@@ -88,13 +104,13 @@ pub async fn run(arguments: EpisodeArguments) -> Result<Exit> {
         id: task.name().to_owned(),
         group: task.name().to_owned(),
         task: task.clone(),
-        seed: arguments.seed,
+        seed: recorded.as_ref().map_or(arguments.seed, |record| record.seed),
         sampling: Sampling {
             temperature: arguments.temperature,
             max_tokens: arguments.max_tokens,
             ..Sampling::default()
         },
-        skill: None,
+        skill: recorded.as_ref().and_then(skill_of),
     };
     let config = RolloutConfig { concurrency: 1, retries: 0, workspaces: setup::workspaces()? };
     let mut records = Vec::new();
@@ -121,6 +137,20 @@ pub async fn run(arguments: EpisodeArguments) -> Result<Exit> {
         Outcome::Unsolved => Exit::No,
         Outcome::Invalid(_) => Exit::Failed,
     })
+}
+
+/// The one episode that is meant.
+fn recorded(from: &Path, id: Option<String>) -> Result<EpisodeRecord> {
+    let ids = Vec::from_iter(id);
+    if ids.is_empty() && !from.is_file() {
+        bail!("{} holds many episodes\nhelp: name one with `--episode ID`", from.display());
+    }
+    let mut found = None;
+    export::each(from, &ids, |record| {
+        found = Some(record);
+        Ok(())
+    })?;
+    found.with_context(|| format!("{} holds no episode", from.display()))
 }
 
 fn parse_price(text: &str) -> Result<Price, String> {

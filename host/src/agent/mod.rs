@@ -6,6 +6,7 @@
 //! or to the policy.
 
 mod actions;
+mod branch;
 mod budget;
 mod cancel;
 mod episode;
@@ -31,10 +32,11 @@ mod testkit;
 mod tests;
 mod turns;
 
+pub use branch::{Branch, NoSuchTurn};
 pub use cancel::Cancel;
 pub use episode::{EpisodeSpec, run_episode};
 pub use observation::SENTINEL;
 pub use prompts::{TemplateError, check_prompts};
 pub use record::{CallRecord, Condensed, EpisodeRecord, Exit, InvalidCause, Outcome, Segment, TurnRecord};
-pub use replay::{Changes, replay};
+pub use replay::{Changes, replay, skill_of};
 pub use spent::{Money, Spent, money};

@@ -45,11 +45,31 @@ pub async fn replay(
     run_episode(&spec, &Recorded::of(recorded), lease, config, cancel).await
 }
 
-/// The skill that the policy was shown, from the pieces of the first prompt.
-fn skill_of(recorded: &EpisodeRecord) -> Option<String> {
+/// The skill that the policy of a recorded episode was shown, from the pieces of the first prompt.
+pub fn skill_of(recorded: &EpisodeRecord) -> Option<String> {
     let first = recorded.turns.first()?;
     let pieces = first.input.iter().flat_map(|message| &message.pieces);
     pieces.filter(|piece| piece.origin == Origin::Skill).map(|piece| piece.text.clone()).next()
+}
+
+/// What was replied, with as many ids as were sampled, so that the budget of tokens is used up as it was.
+pub(super) fn replies(record: &EpisodeRecord) -> Vec<Reply> {
+    let reply = |turn: &super::record::TurnRecord| {
+        let tokens = usize::try_from(turn.sampled_tokens).unwrap_or_default();
+        Reply {
+            text: turn.reply.text(),
+            tool_calls: turn.reply.tool_calls.clone(),
+            finish: turn.finish,
+            prompt_ids: Vec::new(),
+            ids: vec![0; tokens],
+            logprobs: vec![0.0; tokens],
+            policy_version: turn.policy_version,
+            // Records of earlier versions do not tell it.
+            usage: (turn.prompt_tokens > 0)
+                .then_some(TokenUsage { prompt: turn.prompt_tokens, reply: turn.sampled_tokens }),
+        }
+    };
+    record.turns.iter().map(reply).collect()
 }
 
 /// A policy that says again what it said.
@@ -65,22 +85,6 @@ struct Recorded {
 
 impl Recorded {
     fn of(record: &EpisodeRecord) -> Self {
-        // As many ids as were sampled, so that the budget of tokens is used up as it was.
-        let reply = |turn: &super::record::TurnRecord| {
-            let tokens = usize::try_from(turn.sampled_tokens).unwrap_or_default();
-            Reply {
-                text: turn.reply.text(),
-                tool_calls: turn.reply.tool_calls.clone(),
-                finish: turn.finish,
-                prompt_ids: Vec::new(),
-                ids: vec![0; tokens],
-                logprobs: vec![0.0; tokens],
-                policy_version: turn.policy_version,
-                // Records of earlier versions do not tell it.
-                usage: (turn.prompt_tokens > 0)
-                    .then_some(TokenUsage { prompt: turn.prompt_tokens, reply: turn.sampled_tokens }),
-            }
-        };
         let Usage { used, limit } = record.spent.context;
         let full = match record.exit {
             Exit::Limit { limit: LimitKind::Context, .. } => {
@@ -92,7 +96,7 @@ impl Recorded {
             full,
             name: record.policy.clone(),
             version: record.policy_version,
-            replies: Arc::new(record.turns.iter().map(reply).collect()),
+            replies: Arc::new(replies(record)),
             price: record.spent.price,
             context: record.spent.context.limit,
         }
