@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tandem/target
 RUN ?= runs/quickstart
 DEVICE ?= cpu
 
-.PHONY: help setup build cuda weights test-weights plugin-tools quickstart warmup test test-teacher-live deny advisories bench-host bench-forge bench-workspaces
+.PHONY: help setup build cuda weights test-weights plugin-tools quickstart warmup test test-teacher-live deny advisories bench-host bench-forge bench-agent bench-workspaces
 
 help:
 	@echo 'make quickstart   run a small campaign from fetched weights to a report and a pair'
@@ -14,6 +14,7 @@ help:
 	@echo 'make cuda         build the program with Burn CUDA'
 	@echo 'make bench-forge  measure source to admitted component in every language; writes docs/benchmarks-forge.md'
 	@echo 'make bench-host   measure the plugin host against its peers; writes docs/benchmarks.md'
+	@echo 'make bench-agent  measure the agent loop beside mini-SWE-agent; writes docs/benchmarks-agent.md'
 	@echo 'make bench-workspaces   measure how soon a workspace over 200 MB starts'
 	@echo 'make deny         licences, sources and duplicate versions of what we depend on (part of test)'
 	@echo 'make advisories   known vulnerabilities in it; needs the RustSec database'
@@ -74,6 +75,11 @@ bench-host: setup
 bench-forge: plugin-tools
 	CARGO_TARGET_DIR=$(BENCH) cargo build --release --workspace --locked --ignore-rust-version --manifest-path host/bench/Cargo.toml
 	$(BENCH)/release/tandem-bench forge examples/plugins $(BENCH) docs/benchmarks-forge.md
+
+bench-agent: setup
+	scripts/agent_packages.sh
+	CARGO_TARGET_DIR=$(BENCH) cargo build --release --workspace --locked --ignore-rust-version --manifest-path host/bench/Cargo.toml
+	$(BENCH)/release/tandem-bench agent host/bench/mini_swe_agent.py docs/benchmarks-agent.md
 
 # A workspace over a repository of 200 MB: as an overlay and as a copy.
 bench-workspaces: setup

@@ -346,8 +346,9 @@ async fn a_context_that_the_policy_filled_is_a_limit() {
         run_episode(&spec("add"), &Full(turns), &lease, &config, &Cancel::new()).await.unwrap()
     };
     let record = play(1).await;
-    assert_eq!(record.exit, Exit::Limit { limit: LimitKind::Tokens, salvaged: false });
+    assert_eq!(record.exit, Exit::Limit { limit: LimitKind::Context, salvaged: false });
     assert_eq!(record.outcome, Outcome::Unsolved);
+    assert_eq!((record.spent.context.used, record.spent.context.limit), (9, Some(8)));
     assert_eq!(play(0).await.outcome, Outcome::Invalid(InvalidCause::Policy));
 }
 

@@ -17,6 +17,19 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
+fn spec() -> EpisodeSpec {
+    EpisodeSpec {
+        id: "e".into(),
+        group: "g".into(),
+        task: Arc::new(
+            Task::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tasks/add")).unwrap(),
+        ),
+        seed: 1,
+        sampling: Sampling::default(),
+        skill: None,
+    }
+}
+
 #[tokio::test]
 async fn an_episode_works_with_every_tool_of_hands() {
     let forge = Forge::new(ForgeConfig::new(Path::new(env!("CARGO_TARGET_TMPDIR")).join("forge"))).unwrap();
@@ -59,18 +72,8 @@ async fn an_episode_works_with_every_tool_of_hands() {
             ..Reply::default()
         })
     });
-    let spec = EpisodeSpec {
-        id: "e".into(),
-        group: "g".into(),
-        task: Arc::new(
-            Task::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tasks/add")).unwrap(),
-        ),
-        seed: 1,
-        sampling: Sampling::default(),
-        skill: None,
-    };
     let config = WorkspaceConfig::default();
-    let record = run_episode(&spec, &policy, &generation.lease(), &config, &Cancel::new()).await.unwrap();
+    let record = run_episode(&spec(), &policy, &generation.lease(), &config, &Cancel::new()).await.unwrap();
     let shown = |turn: usize| record.turns[turn].input.last().unwrap().text();
     assert_eq!(shown(2), "/tmp\nyes");
     assert!(shown(3).contains("     2\t    return left - right"), "{}", shown(3));
@@ -78,4 +81,28 @@ async fn an_episode_works_with_every_tool_of_hands() {
     assert!(shown(5).starts_with("Changed. calc.py"), "{}", shown(5));
     assert_eq!((record.outcome, &record.exit), (Outcome::Solved, &Exit::Submitted));
     assert_eq!(record.faults, []);
+}
+
+#[tokio::test]
+async fn a_long_history_of_hands_is_shortened_once_and_a_short_one_never() {
+    let path = repository().join("examples/harnesses/hands/harness.toml");
+    let manifest = HarnessManifest::read(&path).unwrap();
+    let after = manifest.limits.condense.after;
+    let lease = Arc::new(Generation::bare(manifest)).lease();
+    let check = async |turns: usize, expected: u32| {
+        let policy = ScriptedPolicy::answering(move |_, turn, _| {
+            let (name, arguments) = match turn == turns {
+                true => ("finish", json!({})),
+                false => ("bash", json!({"command": format!("echo {turn}")})),
+            };
+            let call = ToolCall { id: format!("c{turn}"), name: name.into(), arguments };
+            Some(Reply { tool_calls: vec![call], ..Reply::default() })
+        });
+        let config = WorkspaceConfig::default();
+        let record = run_episode(&spec(), &policy, &lease, &config, &Cancel::new()).await.unwrap();
+        assert_eq!((record.turns.len(), &record.exit), (turns, &Exit::Submitted));
+        assert_eq!(record.spent.condensations, expected, "{turns} turns");
+    };
+    check(after + 1, 0).await;
+    check(after + 2, 1).await;
 }

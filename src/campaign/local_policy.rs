@@ -61,6 +61,7 @@ impl Policy for LocalPolicy {
             chat: self.chat.clone(),
             sampling: request.sampling,
             seed: request.seed,
+            before: request.after as u64,
             turn: 0,
             ended_by_eos: true,
         }))
@@ -73,6 +74,10 @@ impl Policy for LocalPolicy {
     fn name(&self) -> String {
         self.name.clone()
     }
+
+    fn context(&self) -> Option<u64> {
+        Some(self.generator.context() as u64)
+    }
 }
 
 struct LocalSession {
@@ -84,6 +89,8 @@ struct LocalSession {
     chat: Arc<ChatTemplate>,
     sampling: Sampling,
     seed: u64,
+    /// Replies of the episode before this session.
+    before: u64,
     turn: u64,
     /// Whether the newest reply ended with the end-of-turn token; if not, the host adds it.
     ended_by_eos: bool,
@@ -106,7 +113,7 @@ impl Session for LocalSession {
                 max_tokens: self.sampling.max_tokens,
                 temperature: self.sampling.temperature,
                 // A seed of its own for each turn; the constant is the golden ratio in 64 bits.
-                seed: self.seed.wrapping_add(self.turn.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+                seed: self.seed.wrapping_add((self.before + self.turn).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
                 end_ids: end_ids.clone(),
                 stop: stop_when(&self.sampling.stop, &self.tokenizer),
             },
@@ -137,6 +144,7 @@ impl Session for LocalSession {
             ids: sampled.ids,
             logprobs: sampled.logprobs,
             policy_version: sampled.version,
+            usage: None,
         })
     }
 }

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use tandem_host::agent::{EpisodeRecord, Outcome};
+use tandem_host::agent::{Branch, Condensed, EpisodeRecord, Exit as Ended, Outcome, money, skill_of};
 use tandem_host::harness::{Generation, HarnessHome, HarnessManifest};
-use tandem_host::policy::{HttpConfig, HttpPolicy, Policy, Sampling, ScriptedPolicy};
+use tandem_host::policy::{HttpConfig, HttpPolicy, Policy, Price, Sampling, ScriptedPolicy};
 use tandem_host::rollout::{Cancel, EpisodeSpec, RolloutConfig, run_many};
 use tandem_host::store::BlobStore;
 use tandem_host::task::Task;
 
-use super::{Exit, setup};
+use super::{Exit, export, setup};
 
 #[derive(clap::Args)]
 pub struct EpisodeArguments {
@@ -29,6 +29,22 @@ pub struct EpisodeArguments {
     /// Environment variable that holds the endpoint's key.
     #[arg(long)]
     key_env: Option<String>,
+    /// Go on with a recorded episode: its first turns are given again, in a new workspace. A file that
+    /// `--json` wrote, or the folder of a run.
+    #[arg(long, value_name = "RECORD", requires = "after")]
+    from: Option<PathBuf>,
+    /// Which episode of the run in `--from`.
+    #[arg(long, value_name = "ID", requires = "from")]
+    episode: Option<String>,
+    /// The last turn of `--from` that is given again; the policy says what follows.
+    #[arg(long, value_name = "TURN", requires = "from")]
+    after: Option<usize>,
+    /// Money for a million tokens of the prompt and of the reply, such as `3,15`.
+    #[arg(long, value_name = "PROMPT,REPLY", value_parser = parse_price)]
+    price: Option<Price>,
+    /// Tokens that the model's context holds, so that hooks know how many are left.
+    #[arg(long, value_name = "TOKENS", default_value_t = 0, hide_default_value = true)]
+    context: u64,
     /// A harness manifest in TOML.
     #[arg(long, conflicts_with = "pair")]
     harness: Option<PathBuf>,
@@ -58,15 +74,28 @@ pub async fn run(arguments: EpisodeArguments) -> Result<Exit> {
     let policy: Arc<dyn Policy> = match (&arguments.script, &arguments.endpoint) {
         (Some(script), _) => {
             let replies = ScriptedPolicy::read_replies(script)?;
-            Arc::new(ScriptedPolicy::new(move |_| replies.clone()))
+            let policy = ScriptedPolicy::new(move |_| replies.clone());
+            let policy = policy.with_price(arguments.price.unwrap_or_default());
+            match usize::try_from(arguments.context) {
+                Ok(tokens) if tokens > 0 => Arc::new(policy.with_context(tokens)),
+                _ => Arc::new(policy),
+            }
         }
         (None, Some(endpoint)) => Arc::new(HttpPolicy::new(HttpConfig {
             url: endpoint.clone(),
             model: arguments.model.clone(),
             key_env: arguments.key_env.clone(),
+            price: arguments.price,
+            context: arguments.context,
             ..HttpConfig::default()
         })?),
         (None, None) => bail!("no policy was named\nhelp: give `--endpoint URL` or `--script FILE`"),
+    };
+    let recorded =
+        arguments.from.as_ref().map(|from| recorded(from, arguments.episode.clone())).transpose()?;
+    let policy = match (&recorded, arguments.after) {
+        (Some(record), Some(after)) => Arc::new(Branch::new(record, after, policy)?),
+        _ => policy,
     };
     // Blobs of a pair live as long as this folder.
     let scratch = tempfile::tempdir()?;
@@ -75,13 +104,13 @@ pub async fn run(arguments: EpisodeArguments) -> Result<Exit> {
         id: task.name().to_owned(),
         group: task.name().to_owned(),
         task: task.clone(),
-        seed: arguments.seed,
+        seed: recorded.as_ref().map_or(arguments.seed, |record| record.seed),
         sampling: Sampling {
             temperature: arguments.temperature,
             max_tokens: arguments.max_tokens,
             ..Sampling::default()
         },
-        skill: None,
+        skill: recorded.as_ref().and_then(skill_of),
     };
     let config = RolloutConfig { concurrency: 1, retries: 0, workspaces: setup::workspaces()? };
     let mut records = Vec::new();
@@ -110,6 +139,30 @@ pub async fn run(arguments: EpisodeArguments) -> Result<Exit> {
     })
 }
 
+/// The one episode that is meant.
+fn recorded(from: &Path, id: Option<String>) -> Result<EpisodeRecord> {
+    let ids = Vec::from_iter(id);
+    if ids.is_empty() && !from.is_file() {
+        bail!("{} holds many episodes\nhelp: name one with `--episode ID`", from.display());
+    }
+    let mut found = None;
+    export::each(from, &ids, |record| {
+        found = Some(record);
+        Ok(())
+    })?;
+    found.with_context(|| format!("{} holds no episode", from.display()))
+}
+
+fn parse_price(text: &str) -> Result<Price, String> {
+    let number = |text: &str| text.trim().parse::<f64>().ok();
+    let parts: Option<Vec<f64>> = text.split(',').map(number).collect();
+    let price = match parts.as_deref() {
+        Some([prompt, reply]) => Price { prompt: *prompt, reply: *reply },
+        _ => return Err("two numbers are needed, such as `3,15`".into()),
+    };
+    price.is_an_amount().then_some(price).ok_or_else(|| "a price is a number from 0 on".into())
+}
+
 async fn generation(arguments: &EpisodeArguments, scratch: &Path) -> Result<Arc<Generation>> {
     let (manifest, blobs) = match (&arguments.home, &arguments.pair, &arguments.harness) {
         (Some(home), ..) => {
@@ -132,7 +185,11 @@ async fn generation(arguments: &EpisodeArguments, scratch: &Path) -> Result<Arc<
 fn summary(record: &EpisodeRecord) -> String {
     let mut text = String::new();
     for (number, turn) in record.turns.iter().enumerate() {
-        text.push_str(&format!("--- turn {}\n{}\n", number + 1, turn.reply.text().trim_end()));
+        if let Some(Condensed { from, to, .. }) = &turn.condensed {
+            text.push_str(&format!("--- a summary stands for turns {from} to {to}; a new segment begins\n"));
+        }
+        let cost = if turn.cost > 0.0 { format!(", {} of money", money(turn.cost)) } else { String::new() };
+        text.push_str(&format!("--- turn {}{cost}\n{}\n", number + 1, turn.reply.text().trim_end()));
         for call in &turn.calls {
             text.push_str(&format!("> {}\n", call.result.text.trim_end().replace('\n', "\n> ")));
         }
@@ -165,8 +222,18 @@ fn summary(record: &EpisodeRecord) -> String {
         record.turns.len(),
         record.harness.short()
     ));
-    if let tandem_host::agent::Exit::Failed { reason, .. } = &record.exit {
-        text.push_str(&format!("because: {reason}\n"));
+    if record.spent.price != Price::default() {
+        let (used, tokens) = (money(record.spent.money.used), record.spent.tokens.used);
+        let prompt = record.spent.prompt_tokens;
+        text.push_str(&format!("it cost {used}: {prompt} tokens of prompts, {tokens} of replies\n"));
+    }
+    match &record.exit {
+        Ended::Limit { limit, salvaged } => {
+            let kept = if *salvaged { "; a hook handed in the work tree" } else { "" };
+            text.push_str(&format!("because: {}{kept}\n", record.spent.told(*limit)));
+        }
+        Ended::Failed { reason, .. } => text.push_str(&format!("because: {reason}\n")),
+        Ended::Submitted | Ended::Stopped { .. } => {}
     }
     text
 }

@@ -67,8 +67,12 @@ pub fn run(arguments: &ExportArguments) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Reads the episodes one after the other: a run may hold more than fits in memory.
-fn each(run: &Path, ids: &[String], mut with: impl FnMut(EpisodeRecord) -> Result<()>) -> Result<()> {
+/// Reads the episodes of a run, or of a file, one after the other: a run may hold more than fits in memory.
+pub(super) fn each(
+    run: &Path,
+    ids: &[String],
+    mut with: impl FnMut(EpisodeRecord) -> Result<()>,
+) -> Result<()> {
     if run.is_file() {
         let text = std::fs::read(run).with_context(|| format!("{} cannot be read", run.display()))?;
         let record: EpisodeRecord = serde_json::from_slice(&text).with_context(|| {

@@ -25,6 +25,7 @@ pub(super) fn episode(task: &str) -> EpisodeRecord {
         submitted_applies: Some(true),
         outcome: Outcome::Unsolved,
         seconds: 0.0,
+        spent: Default::default(),
     }
 }
 
@@ -35,6 +36,9 @@ pub(super) fn turn(command: &str, text: &str, exit_code: Option<i32>) -> TurnRec
         reply: Message::new(Role::Assistant, ""),
         policy_version: 0,
         sampled_tokens: 1,
+        prompt_tokens: 0,
+        cost: 0.0,
+        condensed: None,
         finish: Default::default(),
         calls: vec![CallRecord {
             name: "bash".into(),

@@ -5,6 +5,9 @@
 //! figures as lines of JSON (see the crate `measure`).
 
 mod admission;
+mod agent;
+mod agent_idle;
+mod agent_page;
 mod bare;
 mod calls;
 mod chain;
@@ -37,6 +40,8 @@ fn run() -> Result<()> {
         ["run", guests, extism, out] => driver::run(guests.as_ref(), extism, out.as_ref()),
         ["guests", dir] => guests::build(dir.as_ref()),
         ["forge", examples, cache, out] => forge::run(examples.as_ref(), cache.as_ref(), out.as_ref()),
+        ["agent", script, out] => agent::run(&agent::package(), script.as_ref(), out.as_ref()),
+        ["agent-idle", files] => agent_idle::run(files),
         ["tandem", guests] => {
             let guests = guests::Guests::at(guests)?;
             calls::run(&guests)?;

@@ -11,8 +11,6 @@ use crate::policy::{FinishReason, Reply, ToolCall};
 
 /// The tool that every harness has.
 pub(super) const BASH: &str = "bash";
-/// The tool that hands in, where the harness has it.
-pub(super) const FINISH: &str = "finish";
 
 /// A reply that cannot be acted on.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,9 +11,11 @@ use super::cancel::Cancel;
 use super::hand_in::hand_in;
 use super::prompts::{Templates, offered};
 use super::record::{EpisodeRecord, Exit, InvalidCause, Outcome};
+use super::spent::Spent;
+use super::talk::Talk;
 use super::turns::{End, Episode};
 use crate::harness::{Lease, WorkTree};
-use crate::policy::{OpenSession, Policy, Sampling};
+use crate::policy::{OpenSession, Policy, Price, Sampling};
 use crate::task::Task;
 use crate::workspace::{Workspace, WorkspaceConfig};
 
@@ -63,6 +65,7 @@ pub async fn run_episode(
         submitted_applies: None,
         outcome: Outcome::Unsolved,
         seconds: 0.0,
+        spent: Spent::default(),
     };
     let run = AssertUnwindSafe(fill(spec, policy, lease, config, cancel, &mut record)).catch_unwind();
     let failed = match run.await {
@@ -115,6 +118,7 @@ async fn fill(
     let manifest = lease.manifest();
     let templates = Templates::new(&manifest.prompts, &manifest.limits)
         .map_err(Failed::because(InvalidCause::Harness))?;
+    let price = price(policy, manifest.limits.money)?;
     let snapshot = spec.task.snapshot(config).await.map_err(Failed::because(InvalidCause::Workspace))?;
     let workspace =
         Workspace::create(snapshot, config).await.map_err(Failed::because(InvalidCause::Workspace))?;
@@ -127,14 +131,16 @@ async fn fill(
         seed: spec.seed,
         sampling: spec.sampling.clone(),
         tools: offered(&manifest.limits, &tools),
+        after: 0,
     };
     // A policy may let sessions wait for a free place.
     let session = tokio::select! {
-        session = policy.open(request) => session.map_err(Failed::because(InvalidCause::Policy))?,
+        session = policy.open(request.clone()) => session.map_err(Failed::because(InvalidCause::Policy))?,
         () = cancel.cancelled() => return Ok(Done::Cancelled),
     };
 
-    let mut episode = Episode::new(spec, lease, templates, tools, hooks, session, workspace, record);
+    let talk = Talk::new(policy, request, session);
+    let mut episode = Episode::new(spec, lease, templates, tools, hooks, talk, price, workspace, record);
     let run = tokio::select! {
         run = episode.run() => run,
         () = cancel.cancelled() => return Ok(Done::Cancelled),
@@ -156,6 +162,18 @@ async fn fill(
         record.outcome = if verdict.solved { Outcome::Solved } else { Outcome::Unsolved };
     }
     Ok(Done::Finished)
+}
+
+/// What tokens cost. A limit of money that nothing is counted against would hold nobody back.
+fn price(policy: &dyn Policy, limit: f64) -> Result<Price, Failed> {
+    match policy.price() {
+        Some(price) => Ok(price),
+        None if limit == 0.0 => Ok(Price::default()),
+        None => Err(Failed::because(InvalidCause::Harness)(format!(
+            "the harness limits money to {limit}, and what tokens of `{}` cost is not known\nhelp: say the price of a million tokens of the prompt and of the reply, or set `limits.money` to 0",
+            policy.name()
+        ))),
+    }
 }
 
 /// Hands in, and tells observers, who never hear of the verdict.

@@ -6,11 +6,15 @@
 //! or to the policy.
 
 mod actions;
+mod branch;
 mod budget;
 mod cancel;
 mod episode;
 pub mod export;
 mod hand_in;
+mod history;
+#[cfg(test)]
+mod limit_tests;
 mod observation;
 mod prompts;
 mod record;
@@ -20,15 +24,19 @@ mod replay;
 mod rules;
 mod segments;
 mod shell;
+mod spent;
+mod talk;
 #[cfg(test)]
 mod testkit;
 #[cfg(test)]
 mod tests;
 mod turns;
 
+pub use branch::{Branch, NoSuchTurn};
 pub use cancel::Cancel;
 pub use episode::{EpisodeSpec, run_episode};
 pub use observation::SENTINEL;
 pub use prompts::{TemplateError, check_prompts};
-pub use record::{CallRecord, EpisodeRecord, Exit, InvalidCause, Outcome, Segment, TurnRecord};
-pub use replay::{Changes, replay};
+pub use record::{CallRecord, Condensed, EpisodeRecord, Exit, InvalidCause, Outcome, Segment, TurnRecord};
+pub use replay::{Changes, replay, skill_of};
+pub use spent::{Money, Spent, money};

@@ -3,9 +3,11 @@
 use minijinja::{Environment, UndefinedBehavior, context};
 use serde_json::{Value, json};
 
-use super::actions::{BASH, FINISH, Malformed};
+use super::actions::{BASH, Malformed};
 use super::observation::status_name;
-use crate::harness::{FormatError, HandIn, Limits, Prompts, Protocol, Shell, ToolDefinition, ToolResult};
+use crate::harness::{
+    FINISH, FormatError, HandIn, Limits, Prompts, Protocol, Shell, ToolDefinition, ToolResult,
+};
 
 /// A template of the harness that cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::spent::Spent;
 use crate::harness::{Effect, Fault, LimitKind, PatchSource};
 use crate::policy::{FinishReason, Message};
 use crate::store::Digest;
@@ -64,11 +65,33 @@ pub struct TurnRecord {
     pub reply: Message,
     pub policy_version: u64,
     pub sampled_tokens: u64,
+    /// Tokens of the whole conversation before the reply; an estimate where the policy tells none.
+    #[serde(default)]
+    pub prompt_tokens: u64,
+    /// What the call cost, in the currency of the policy's price.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub cost: f64,
+    /// What was left out of the history before this reply, with which a new segment begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub condensed: Option<Condensed>,
     /// Why the reply ended.
     #[serde(default)]
     pub finish: FinishReason,
     /// Commands that were run, after rewriting, with exit code and raw length of the result.
     pub calls: Vec<CallRecord>,
+}
+
+/// Turns of the history that a summary stands for from here on. They stay in the record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Condensed {
+    /// First and last of them, counted from 1.
+    pub from: u32,
+    pub to: u32,
+    pub summary: String,
+}
+
+fn is_nothing(cost: &f64) -> bool {
+    *cost == 0.0
 }
 
 /// One executed or refused tool call.
@@ -107,6 +130,9 @@ pub struct EpisodeRecord {
     pub outcome: Outcome,
     /// Wall-clock seconds, for people; nothing is decided by it.
     pub seconds: f64,
+    /// What it used up, beside its limits.
+    #[serde(default)]
+    pub spent: Spent,
 }
 
 /// Patches as text where they are UTF-8, as hexadecimal digits behind a mark where not.

@@ -16,8 +16,10 @@ use tracing::instrument::WithSubscriber;
 use super::cancel::Cancel;
 use super::episode::{EpisodeSpec, run_episode};
 use super::record::{EpisodeRecord, Exit, InvalidCause, Outcome};
-use crate::harness::{Effect, EffectKind, Fault, Lease};
-use crate::policy::{Message, OpenSession, Origin, Policy, PolicyError, Reply, Sampling, Session};
+use crate::harness::{Effect, EffectKind, Fault, Lease, LimitKind, Usage};
+use crate::policy::{
+    Message, OpenSession, Origin, Policy, PolicyError, Price, Reply, Sampling, Session, TokenUsage,
+};
 use crate::store::Digest;
 use crate::task::Task;
 use crate::workspace::WorkspaceConfig;
@@ -46,11 +48,31 @@ pub async fn replay(
     run_episode(&spec, &Recorded::of(recorded), lease, config, cancel).with_subscriber(quiet).await
 }
 
-/// The skill that the policy was shown, from the pieces of the first prompt.
-fn skill_of(recorded: &EpisodeRecord) -> Option<String> {
+/// The skill that the policy of a recorded episode was shown, from the pieces of the first prompt.
+pub fn skill_of(recorded: &EpisodeRecord) -> Option<String> {
     let first = recorded.turns.first()?;
     let pieces = first.input.iter().flat_map(|message| &message.pieces);
     pieces.filter(|piece| piece.origin == Origin::Skill).map(|piece| piece.text.clone()).next()
+}
+
+/// What was replied, with as many ids as were sampled, so that the budget of tokens is used up as it was.
+pub(super) fn replies(record: &EpisodeRecord) -> Vec<Reply> {
+    let reply = |turn: &super::record::TurnRecord| {
+        let tokens = usize::try_from(turn.sampled_tokens).unwrap_or_default();
+        Reply {
+            text: turn.reply.text(),
+            tool_calls: turn.reply.tool_calls.clone(),
+            finish: turn.finish,
+            prompt_ids: Vec::new(),
+            ids: vec![0; tokens],
+            logprobs: vec![0.0; tokens],
+            policy_version: turn.policy_version,
+            // Records of earlier versions do not tell it.
+            usage: (turn.prompt_tokens > 0)
+                .then_some(TokenUsage { prompt: turn.prompt_tokens, reply: turn.sampled_tokens }),
+        }
+    };
+    record.turns.iter().map(reply).collect()
 }
 
 /// A policy that says again what it said.
@@ -58,35 +80,38 @@ struct Recorded {
     name: String,
     version: u64,
     replies: Arc<Vec<Reply>>,
+    price: Price,
+    context: Option<u64>,
+    /// Tokens and context, where the record ended because they did not fit.
+    full: Option<(usize, usize)>,
 }
 
 impl Recorded {
     fn of(record: &EpisodeRecord) -> Self {
-        // As many ids as were sampled, so that the budget of tokens is used up as it was.
-        let reply = |turn: &super::record::TurnRecord| {
-            let tokens = usize::try_from(turn.sampled_tokens).unwrap_or_default();
-            Reply {
-                text: turn.reply.text(),
-                tool_calls: turn.reply.tool_calls.clone(),
-                finish: turn.finish,
-                prompt_ids: Vec::new(),
-                ids: vec![0; tokens],
-                logprobs: vec![0.0; tokens],
-                policy_version: turn.policy_version,
+        let Usage { used, limit } = record.spent.context;
+        let full = match record.exit {
+            Exit::Limit { limit: LimitKind::Context, .. } => {
+                usize::try_from(used).ok().zip(limit.and_then(|limit| usize::try_from(limit).ok()))
             }
+            _ => None,
         };
         Self {
+            full,
             name: record.policy.clone(),
             version: record.policy_version,
-            replies: Arc::new(record.turns.iter().map(reply).collect()),
+            replies: Arc::new(replies(record)),
+            price: record.spent.price,
+            context: record.spent.context.limit,
         }
     }
 }
 
 #[async_trait]
 impl Policy for Recorded {
-    async fn open(&self, _request: OpenSession) -> Result<Box<dyn Session>, PolicyError> {
-        Ok(Box::new(RecordedSession { name: self.name.clone(), replies: self.replies.clone(), turn: 0 }))
+    async fn open(&self, request: OpenSession) -> Result<Box<dyn Session>, PolicyError> {
+        let turn = request.after;
+        let (name, replies, full) = (self.name.clone(), self.replies.clone(), self.full);
+        Ok(Box::new(RecordedSession { name, replies, full, turn }))
     }
 
     fn version(&self) -> u64 {
@@ -96,11 +121,20 @@ impl Policy for Recorded {
     fn name(&self) -> String {
         self.name.clone()
     }
+
+    fn price(&self) -> Option<Price> {
+        Some(self.price)
+    }
+
+    fn context(&self) -> Option<u64> {
+        self.context
+    }
 }
 
 struct RecordedSession {
     name: String,
     replies: Arc<Vec<Reply>>,
+    full: Option<(usize, usize)>,
     turn: usize,
 }
 
@@ -108,10 +142,15 @@ struct RecordedSession {
 impl Session for RecordedSession {
     async fn reply(&mut self, _new: &[Message]) -> Result<Reply, PolicyError> {
         self.turn += 1;
-        self.replies.get(self.turn - 1).cloned().ok_or_else(|| PolicyError::Failed {
-            policy: self.name.clone(),
-            reason: format!("the record has no reply {}", self.turn),
-        })
+        let policy = self.name.clone();
+        match (self.replies.get(self.turn - 1), self.full) {
+            (Some(reply), _) => Ok(reply.clone()),
+            (None, Some((used, limit))) => Err(PolicyError::ContextFull { policy, used, limit }),
+            (None, None) => {
+                let reason = format!("the record has no reply {}", self.turn);
+                Err(PolicyError::Failed { policy, reason })
+            }
+        }
     }
 }
 
@@ -151,6 +190,9 @@ impl Changes {
             false => ending(to),
         };
         let endings = (ending(from), to_ending);
+        // A history that is shortened elsewhere is read in another form.
+        let pairs = (1..).zip(from.turns.iter().zip(&to.turns));
+        let history = pairs.filter(|(_, (from, to))| from.condensed != to.condensed).map(|(turn, _)| turn);
         Self {
             episode: to.id.clone(),
             task: to.task.clone(),
@@ -161,6 +203,7 @@ impl Changes {
                 .chain(&new)
                 .filter(|effect| is_read(effect.kind))
                 .map(|effect| effect.turn)
+                .chain(history)
                 .min(),
             gone,
             new,
@@ -172,7 +215,11 @@ impl Changes {
 
     /// Whether nothing differs.
     pub fn none(&self) -> bool {
-        self.gone.is_empty() && self.new.is_empty() && self.new_faults.is_empty() && self.ending.is_none()
+        self.gone.is_empty()
+            && self.new.is_empty()
+            && self.new_faults.is_empty()
+            && self.ending.is_none()
+            && self.parted.is_none()
     }
 }
 
@@ -280,7 +327,7 @@ mod tests {
 
     use super::super::testkit::*;
     use super::*;
-    use crate::harness::{Generation, HarnessManifest, HookPoint, Limits, PluginEntry};
+    use crate::harness::{Condense, Generation, HarnessManifest, HookPoint, Limits, PluginEntry};
     use crate::plugin::testkit::Guest;
     use crate::policy::FinishReason;
     use crate::store::BlobStore;
@@ -316,6 +363,9 @@ mod tests {
         check(&replies, &[], Limits::default(), expect!["e: nothing changes"]).await;
         let limits = Limits { turns: 2, ..Limits::default() };
         check(&["ls", "ls"], &[], limits, expect!["e: nothing changes"]).await;
+        let condense = Condense { after: 3, first: 1, last: 1 };
+        let limits = Limits { condense, ..Limits::default() };
+        check(&["ls", "ls", "ls", "ls", SUBMIT], &[], limits, expect!["e: nothing changes"]).await;
         // Tokens are used up as they were, and a reply that was cut off stays one.
         let policy = crate::policy::ScriptedPolicy::answering(|_, turn, _| {
             let text = if turn < 3 { "```bash\nls" } else { "```bash\nls\n```" }.to_owned();
@@ -325,6 +375,11 @@ mod tests {
         let limits = Limits { turns: 4, tokens: 12, ..Limits::default() };
         let recorded = play_on(engine(), &[], limits.clone(), &policy).await;
         let replayed = again(&recorded, &[], limits).await;
+        let policy = scripted(&["ls", "ls", "ls"]).with_price(Price { prompt: 1.0, reply: 2.0 });
+        let policy = policy.with_context(usize::MAX);
+        let limits = Limits { turns: 3, ..Limits::default() };
+        let paid = play_on(engine(), &[], limits.clone(), &policy).await;
+        assert_eq!(again(&paid, &[], limits).await.spent, paid.spent);
         let tokens =
             |record: &EpisodeRecord| record.turns.iter().map(|turn| turn.sampled_tokens).collect::<Vec<_>>();
         assert_eq!((tokens(&recorded), &recorded.exit), (tokens(&replayed), &replayed.exit));

@@ -6,7 +6,7 @@ use super::*;
 use crate::harness::{EffectKind, Generation, HarnessManifest, HookPoint, Limits, PluginEntry};
 use crate::plugin::testkit::Guest;
 use crate::plugin::{Capability, Engine, PluginLimits};
-use crate::policy::{Message, Sampling, ScriptedPolicy};
+use crate::policy::{Message, Policy, Sampling, ScriptedPolicy};
 use crate::store::BlobStore;
 use crate::task::Task;
 use crate::workspace::WorkspaceConfig;
@@ -51,7 +51,7 @@ pub(super) async fn play_spec(
     engine: &Engine,
     plugins: &[(&str, Vec<u8>)],
     limits: Limits,
-    policy: &ScriptedPolicy,
+    policy: &dyn Policy,
     skill: Option<String>,
 ) -> EpisodeRecord {
     let folder = tempfile::tempdir().unwrap();

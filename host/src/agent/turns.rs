@@ -5,21 +5,23 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::actions::{BASH, FINISH, Malformed, bad_arguments, parse};
+use super::actions::{BASH, Malformed, bad_arguments, parse};
 use super::budget::Meter;
 use super::episode::{EpisodeSpec, Failed};
 use super::hand_in::{self, Submitted};
+use super::history::Gap;
 use super::observation::{status_name, submission};
 use super::prompts::{Templates, tool_section};
-use super::record::{CallRecord, EpisodeRecord, InvalidCause, TurnRecord};
+use super::record::{CallRecord, Condensed, EpisodeRecord, InvalidCause, TurnRecord};
 use super::repetition::Detector;
-use super::segments;
+use super::segments::{self, Place};
 use super::shell;
+use super::talk::Talk;
 use crate::harness::{
-    Context, Effect, EpisodeHooks, Fault, FormatError, HandIn, Lease, LimitKind, Limits, ModelCallEffect,
-    Protocol, SubmitEffect, ToolCallEffect, ToolDefinition, ToolResult, ToolStatus, cut,
+    Context, Effect, EpisodeHooks, FINISH, Fault, FormatError, HandIn, Lease, LimitKind, Limits,
+    ModelCallEffect, Protocol, SubmitEffect, ToolCallEffect, ToolDefinition, ToolResult, ToolStatus, cut,
 };
-use crate::policy::{Message, Origin, Piece, PolicyError, Reply, Role, Session, ToolCall};
+use crate::policy::{Message, Origin, Piece, PolicyError, Price, Reply, Role, ToolCall};
 use crate::store::Digest;
 use crate::workspace::Workspace;
 
@@ -48,12 +50,16 @@ pub(super) struct Episode<'a> {
     tools: Vec<ToolDefinition>,
     tool_names: Vec<String>,
     pub(super) hooks: EpisodeHooks,
-    session: Box<dyn Session>,
+    talk: Talk<'a>,
     pub(super) workspace: Arc<Workspace>,
     pub(super) record: &'a mut EpisodeRecord,
     /// Messages that the policy has not been shown.
     pending: Vec<Message>,
     meter: Meter,
+    /// Turns that the policy is no longer shown.
+    gap: Gap,
+    /// The summary that stands for them, before the reply that reads it first.
+    condensed: Option<Condensed>,
     turn: u32,
     deferrals: u32,
     malformed_in_a_row: u32,
@@ -76,13 +82,14 @@ impl<'a> Episode<'a> {
         templates: Templates,
         tools: Vec<ToolDefinition>,
         hooks: EpisodeHooks,
-        session: Box<dyn Session>,
+        talk: Talk<'a>,
+        price: Price,
         workspace: Arc<Workspace>,
         record: &'a mut EpisodeRecord,
     ) -> Self {
         let limits = lease.manifest().limits.clone();
         let task_seconds = spec.task.agent_timeout().map(|limit| limit.as_secs().max(1));
-        let meter = Meter::new(&limits, task_seconds);
+        let meter = Meter::new(&limits, task_seconds, price, talk.context());
         let own = (limits.hand_in == HandIn::Finish).then(|| FINISH.to_owned());
         let tool_names = tools.iter().map(|tool| tool.name.clone()).chain(own).collect();
         Self {
@@ -92,11 +99,13 @@ impl<'a> Episode<'a> {
             tools,
             tool_names,
             hooks,
-            session,
+            talk,
             workspace,
             record,
             pending: Vec::new(),
             meter,
+            gap: Gap::default(),
+            condensed: None,
             turn: 0,
             deferrals: 0,
             malformed_in_a_row: 0,
@@ -119,6 +128,7 @@ impl<'a> Episode<'a> {
 
     /// Everything that the plugins did, in order.
     pub(super) fn close(self) -> (Vec<Effect>, Vec<Fault>) {
+        self.record.spent = self.meter.spent();
         self.hooks.finish()
     }
 
@@ -160,21 +170,32 @@ impl<'a> Episode<'a> {
             ModelCallEffect::Proceed(notes) => self.note(notes),
             ModelCallEffect::Stop { plugin, reason } => return Ok(Some(End::Stopped { plugin, reason })),
         }
-        let reply = match self.session.reply(&self.pending).await {
+        let reply = match self.ask().await {
             Ok(reply) => reply,
             // The policy filled its context itself, unless not even the first prompt fits.
-            Err(PolicyError::ContextFull { .. }) if self.turn > 1 => {
-                return Ok(Some(End::Limit(LimitKind::Tokens)));
+            Err(PolicyError::ContextFull { used, limit, .. }) if self.turn > 1 => {
+                self.meter.context_full(used, limit);
+                return Ok(Some(End::Limit(LimitKind::Context)));
             }
             Err(error) => return Err(Failed::because(InvalidCause::Policy)(error)),
         };
         self.keep(&reply)?;
+        if let Some(Condensed { from, to, .. }) =
+            self.record.turns.last().and_then(|turn| turn.condensed.as_ref())
+        {
+            let payload = json!({"from": from, "to": to});
+            self.observe("condensed", &payload).await;
+        }
+        if let Some(usage) = self.meter.pressure() {
+            self.observe("context-pressure", &json!({"used": usage.used, "limit": usage.limit})).await;
+        }
 
         let parsed = parse(self.limits.protocol, &reply, &self.tool_names, self.turn);
         let end = match parsed {
             Err(malformed) => self.correct(&reply, &malformed).await?,
             Ok(calls) => {
                 self.malformed_in_a_row = 0;
+                self.meter.format_errors(0);
                 self.run_calls(&calls).await?
             }
         };
@@ -188,23 +209,64 @@ impl<'a> Episode<'a> {
         }
     }
 
+    /// Asks the policy, with a shorter history where this one is too long or does not fit.
+    async fn ask(&mut self) -> Result<Reply, PolicyError> {
+        let (condense, turns) = (self.limits.condense, self.record.turns.len());
+        let cramped = self.meter.room().is_some_and(|room| room < self.spec.sampling.max_tokens as u64);
+        let due = Gap::due(condense, turns, self.gap);
+        let mut next = due.or_else(|| Gap::under_pressure(condense, turns, self.gap).filter(|_| cramped));
+        loop {
+            let full = match next {
+                None => self.talk.reply(&self.pending).await,
+                Some(gap) => {
+                    let condensed = gap.condensed(&self.record.turns, self.limits.observation_chars);
+                    let whole = gap.conversation(&self.record.turns, &self.pending, &condensed.summary);
+                    self.talk.forget(turns);
+                    self.meter.condensed();
+                    (self.gap, self.condensed) = (gap, Some(condensed));
+                    self.talk.reply(&whole).await
+                }
+            };
+            if !matches!(full, Err(PolicyError::ContextFull { .. })) {
+                return full;
+            }
+            next = Gap::full(condense, turns, self.gap);
+            if next.is_none() {
+                return full;
+            }
+        }
+    }
+
     /// Records a reply and the messages that it answers.
     fn keep(&mut self, reply: &Reply) -> Result<(), Failed> {
-        let tokens = segments::sampled_tokens(reply);
-        self.meter.add_turn(tokens);
+        let first = self.record.turns.is_empty();
+        let condensed = self.condensed.take();
+        let (place, usage) = match &condensed {
+            Some(Condensed { summary, .. }) => {
+                let whole = self.gap.conversation(&self.record.turns, &self.pending, summary);
+                (Place::Anew, segments::usage(reply, 0, &whole))
+            }
+            None => {
+                let place = if first { Place::First } else { Place::Next };
+                (place, segments::usage(reply, self.meter.conversation(), &self.pending))
+            }
+        };
+        let cost = self.meter.add_reply(usage);
         let mut message = Message::new(Role::Assistant, reply.text.clone());
         message.tool_calls = reply.tool_calls.clone();
-        let first = self.record.turns.is_empty();
         self.record.policy_version = if first { reply.policy_version } else { self.record.policy_version };
         self.record.turns.push(TurnRecord {
             input: std::mem::take(&mut self.pending),
             reply: message,
             policy_version: reply.policy_version,
-            sampled_tokens: tokens,
+            sampled_tokens: usage.reply,
+            prompt_tokens: usage.prompt,
+            cost,
+            condensed,
             finish: reply.finish,
             calls: Vec::new(),
         });
-        segments::append(&mut self.record.segments, reply, first).map_err(|reason| {
+        segments::append(&mut self.record.segments, reply, place).map_err(|reason| {
             let reason = format!("policy `{}` cannot be trained on: {reason}", self.record.policy);
             Failed { cause: InvalidCause::Policy, reason }
         })
@@ -229,8 +291,7 @@ impl<'a> Episode<'a> {
                 reply.tool_calls.iter().map(answer).collect()
             }
         };
-        let limit = self.limits.format_errors;
-        let over = limit > 0 && self.malformed_in_a_row >= limit;
+        let over = self.meter.format_errors(self.malformed_in_a_row);
         Ok(over.then_some(End::Limit(LimitKind::FormatErrors)))
     }
 

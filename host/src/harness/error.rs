@@ -30,6 +30,13 @@ pub enum HarnessError {
         "the plugins `{first}` and `{second}` both have a tool `{tool}`\nhelp: take one of them out, or rename the tool in its source"
     )]
     DuplicateTool { tool: String, first: String, second: String },
+    #[error(
+        "the plugin `{plugin}` has a tool `{tool}`, which the host has in this harness: `limits.hand_in` is `finish`\nhelp: rename the tool in its source, take the plugin out, or set `limits.hand_in` to `sentinel`"
+    )]
+    HostTool { tool: String, plugin: String },
+    /// One sentence and a help.
+    #[error("{0}")]
+    Limit(String),
     #[error("the component of the plugin `{name}` is not at hand: {source}")]
     Blob { name: String, source: StoreError },
     #[error("the plugin `{name}` was not admitted: it {} (admission step: {}, {})\nhelp: {}", .source.what, .source.step, .source.plugin, .source.help)]

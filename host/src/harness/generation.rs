@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 
 use super::error::HarnessError;
 use super::hooks::EpisodeHooks;
-use super::manifest::{CONTRACT, HarnessManifest};
+use super::manifest::{CONTRACT, FINISH, HandIn, HarnessManifest};
 use crate::plugin::{
     AdmissionOptions, Admitted, Engine, Grants, HookPoint, ToolDefinition, WorkspaceAccess, admit,
     with_settings,
@@ -69,6 +69,7 @@ impl Generation {
         if manifest.contract != CONTRACT {
             return Err(HarnessError::Contract { found: manifest.contract });
         }
+        manifest.limits.check().map_err(HarnessError::Limit)?;
         let mut names = BTreeSet::new();
         for entry in &manifest.plugins {
             if !is_name(&entry.name) {
@@ -92,6 +93,10 @@ impl Generation {
             let settings = serde_json::Value::Object(entry.settings.clone());
             let tools = with_settings(&admitted, &settings).await.map_err(refused)?;
             for tool in &tools {
+                // Its name is free where the host has no such tool; `bash` is refused at admission.
+                if tool.name == FINISH && manifest.limits.hand_in == HandIn::Finish {
+                    return Err(HarnessError::HostTool { tool: tool.name.clone(), plugin: name });
+                }
                 if let Some(first) = owners.insert(tool.name.clone(), name.clone()) {
                     let tool = tool.name.clone();
                     return Err(HarnessError::DuplicateTool { tool, first, second: name });

@@ -11,6 +11,8 @@ use crate::store::Digest;
 
 /// The contract version of `wit/` that this host speaks.
 pub const CONTRACT: &str = "tandem:harness@0.1.0";
+/// The host's own tool that hands in, where [`HandIn::Finish`] asks for it.
+pub const FINISH: &str = "finish";
 
 /// Everything that decides how an episode goes, except policy and task: ordered
 /// plugins with grants and settings, base prompts, limits, contract version.
@@ -104,6 +106,19 @@ impl Default for Prompts {
     }
 }
 
+/// When the middle of a history gives way to a summary, and what stays. Counts turns: a reply with
+/// the results that follow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Condense {
+    /// Turns that a history may have; one more, and it is shortened. 0 is never.
+    pub after: usize,
+    /// Turns at the start that stay, behind the first prompt.
+    pub first: usize,
+    /// Turns at the end that stay; at least 1.
+    pub last: usize,
+}
+
 /// Limits of an episode. Those that the policy causes make a valid episode.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -114,12 +129,17 @@ pub struct Limits {
     pub shell: Shell,
     #[serde(skip_serializing_if = "is_default")]
     pub hand_in: HandIn,
+    #[serde(skip_serializing_if = "is_default")]
+    pub condense: Condense,
     /// Model calls.
     pub turns: u64,
     /// Sampled tokens over all turns; 0 is no limit.
     pub tokens: u64,
     /// Virtual seconds of commands; 0 is no limit.
     pub seconds: u64,
+    /// Money for tokens at the policy's price, in its currency; 0 is no limit.
+    #[serde(skip_serializing_if = "is_default")]
+    pub money: f64,
     /// Time limit of one command, seconds.
     pub command_seconds: u64,
     /// Characters of one observation that the policy sees; cut head and tail past it.
@@ -136,14 +156,33 @@ impl Default for Limits {
             protocol: Protocol::Text,
             shell: Shell::New,
             hand_in: HandIn::Sentinel,
+            condense: Condense::default(),
             turns: 250,
             tokens: 0,
             seconds: 0,
+            money: 0.0,
             command_seconds: 60,
             observation_chars: 10_000,
             format_errors: 3,
             deferrals: 2,
         }
+    }
+}
+
+impl Limits {
+    /// Says in one sentence what cannot work, with the next step.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if !(self.money.is_finite() && self.money >= 0.0) {
+            let money = self.money;
+            return Err(format!("`limits.money` is {money}\nhelp: give a number from 0 on; 0 is no limit"));
+        }
+        let Condense { after, first, last } = self.condense;
+        if after > 0 && (last == 0 || first.saturating_add(last) >= after) {
+            return Err(format!(
+                "`limits.condense` keeps the first {first} and the last {last} turns of more than {after}\nhelp: keep at least the last turn, and fewer in all than `after`"
+            ));
+        }
+        Ok(())
     }
 }
 

@@ -43,6 +43,8 @@ pub use hooks::{EpisodeHooks, ModelCallEffect, SubmitEffect, ToolCallEffect};
 pub use ledger::{Appended, Base, Ledger, LedgerEntry, NewEntry, PublicationKind};
 pub use lines::LineChange;
 pub use lint::{Warning, lint};
-pub use manifest::{CONTRACT, HandIn, HarnessManifest, Limits, PluginEntry, Prompts, Protocol, Shell};
+pub use manifest::{
+    CONTRACT, Condense, FINISH, HandIn, HarnessManifest, Limits, PluginEntry, Prompts, Protocol, Shell,
+};
 
 pub use crate::plugin::ToolDefinition;

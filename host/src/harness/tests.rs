@@ -126,6 +126,59 @@ async fn harness_that_cannot_be_built_says_why() {
 }
 
 #[tokio::test]
+async fn a_tool_that_the_host_has_is_refused_and_not_shadowed() {
+    let (_dir, blobs) = blobs();
+    let call = tool_says("(i32.const 0)", "(i32.const 0)", false);
+    let tool = [("finish", "Finishes a sentence.", "{\"type\": \"object\"}")];
+    let bytes = Guest::new().tools(&tool, &call).build();
+    let mut manifest = manifest(&blobs, &[("writer", &bytes)]);
+    // The name is free where nothing of the host has it.
+    assert!(Generation::build(engine(), manifest.clone(), &blobs).await.is_ok());
+    manifest.limits.hand_in = HandIn::Finish;
+    refused(&blobs, manifest, expect![[r#"
+        the plugin `writer` has a tool `finish`, which the host has in this harness: `limits.hand_in` is `finish`
+        help: rename the tool in its source, take the plugin out, or set `limits.hand_in` to `sentinel`"#]]).await;
+}
+
+#[tokio::test]
+async fn limits_that_cannot_work_are_refused() {
+    let (_dir, blobs) = blobs();
+    let check = async |change: &dyn Fn(&mut Limits), expected: Expect| {
+        let mut manifest = HarnessManifest::bare();
+        change(&mut manifest.limits);
+        refused(&blobs, manifest, expected).await;
+    };
+    check(
+        &|limits| limits.money = -1.0,
+        expect![[r#"
+        `limits.money` is -1
+        help: give a number from 0 on; 0 is no limit"#]],
+    )
+    .await;
+    check(
+        &|limits| limits.money = f64::NAN,
+        expect![[r#"
+        `limits.money` is NaN
+        help: give a number from 0 on; 0 is no limit"#]],
+    )
+    .await;
+    check(
+        &|limits| limits.condense = Condense { after: 9, first: 4, last: 5 },
+        expect![[r#"
+        `limits.condense` keeps the first 4 and the last 5 turns of more than 9
+        help: keep at least the last turn, and fewer in all than `after`"#]],
+    )
+    .await;
+    check(
+        &|limits| limits.condense = Condense { after: 9, first: 4, last: 0 },
+        expect![[r#"
+        `limits.condense` keeps the first 4 and the last 0 turns of more than 9
+        help: keep at least the last turn, and fewer in all than `after`"#]],
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn settings_that_break_a_plugin_are_found_before_publishing() {
     // Traps when the settings are longer than `{}`.
     let body = format!(
@@ -165,7 +218,7 @@ fn manifest_that_cannot_be_read_names_file_and_line() {
     check(
         "contract = \"tandem:harness@0.1.0\"\n[limits]\nturnz = 3\n",
         expect![[r#"
-        `harness.toml` line 3: unknown field `turnz`, expected one of `protocol`, `shell`, `hand_in`, `turns`, `tokens`, `seconds`, `command_seconds`, `observation_chars`, `format_errors`, `deferrals`
+        `harness.toml` line 3: unknown field `turnz`, expected one of `protocol`, `shell`, `hand_in`, `condense`, `turns`, `tokens`, `seconds`, `money`, `command_seconds`, `observation_chars`, `format_errors`, `deferrals`
         help: a harness manifest has `contract`, `[[plugins]]` (name, digest, grants, settings), `[prompts]` and `[limits]`"#]],
     );
     check(

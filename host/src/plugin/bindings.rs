@@ -132,7 +132,8 @@ impl From<LimitKind> for guest::on_limit::Limit {
     fn from(limit: LimitKind) -> Self {
         match limit {
             LimitKind::Turns => Self::Turns,
-            LimitKind::Tokens => Self::Tokens,
+            // What was released of the contract is frozen; both are what tokens there are.
+            LimitKind::Tokens | LimitKind::Money | LimitKind::Context => Self::Tokens,
             LimitKind::Seconds => Self::Seconds,
             LimitKind::FormatErrors => Self::FormatErrors,
         }

@@ -145,6 +145,10 @@ pub enum LimitKind {
     Tokens,
     Seconds,
     FormatErrors,
+    /// The contract has no word of its own for this one: `on-limit` is told `tokens`.
+    Money,
+    /// The conversation no longer fits into the policy's context. `on-limit` is told `tokens`.
+    Context,
 }
 
 impl LimitKind {
@@ -155,6 +159,8 @@ impl LimitKind {
             Self::Tokens => "tokens",
             Self::Seconds => "seconds",
             Self::FormatErrors => "format errors",
+            Self::Money => "money",
+            Self::Context => "context",
         }
     }
 }

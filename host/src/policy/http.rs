@@ -6,10 +6,13 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{FinishReason, Message, OpenSession, Policy, PolicyError, Reply, Role, Session, ToolCall};
+use super::{
+    FinishReason, Message, OpenSession, Policy, PolicyError, Price, Reply, Role, Session, TokenUsage,
+    ToolCall,
+};
 
 /// Where the endpoint is and how to ask it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpConfig {
     /// Up to and with the version, such as `http://localhost:8000/v1`.
@@ -29,6 +32,10 @@ pub struct HttpConfig {
     pub backoff_ms: u64,
     /// Which version of the policy the endpoint serves.
     pub policy_version: u64,
+    /// Money for its tokens; without it a harness that limits money is refused.
+    pub price: Option<Price>,
+    /// Tokens that the model's context holds; 0 when nobody knows.
+    pub context: u64,
 }
 
 impl Default for HttpConfig {
@@ -42,6 +49,8 @@ impl Default for HttpConfig {
             retries: 4,
             backoff_ms: 500,
             policy_version: 0,
+            price: None,
+            context: 0,
         }
     }
 }
@@ -76,6 +85,12 @@ impl HttpPolicy {
                 failed(format!("the variable `{name}` is not set\nhelp: put the endpoint's key into it"))
             })?),
         };
+        if let Some(price) = config.price.filter(|price| !price.is_an_amount()) {
+            let Price { prompt, reply } = price;
+            return Err(failed(format!(
+                "its price is {prompt} and {reply}\nhelp: give numbers from 0 on, for a million tokens of the prompt and of the reply"
+            )));
+        }
         let client = reqwest::Client::builder()
             .timeout(Duration::from_secs(config.timeout_seconds))
             .build()
@@ -192,7 +207,8 @@ pub fn root_message(error: &dyn std::error::Error) -> String {
 impl Policy for HttpPolicy {
     async fn open(&self, request: OpenSession) -> Result<Box<dyn Session>, PolicyError> {
         let policy = self.clone();
-        Ok(Box::new(HttpSession { policy, request, messages: Vec::new(), turn: 0, known: Vec::new() }))
+        let turn = request.after as u64;
+        Ok(Box::new(HttpSession { policy, request, messages: Vec::new(), turn, known: Vec::new() }))
     }
 
     fn version(&self) -> u64 {
@@ -201,6 +217,14 @@ impl Policy for HttpPolicy {
 
     fn name(&self) -> String {
         self.config.model.clone()
+    }
+
+    fn price(&self) -> Option<Price> {
+        self.config.price
+    }
+
+    fn context(&self) -> Option<u64> {
+        (self.config.context > 0).then_some(self.config.context)
     }
 }
 
@@ -218,6 +242,23 @@ struct HttpSession {
 struct Answer {
     choices: Vec<Choice>,
     prompt_token_ids: Option<Vec<u32>>,
+    usage: Option<AnswerUsage>,
+}
+
+#[derive(Deserialize)]
+struct AnswerUsage {
+    #[serde(default)]
+    prompt_tokens: u64,
+    #[serde(default)]
+    completion_tokens: u64,
+}
+
+impl AnswerUsage {
+    /// None when it is left at zero, as servers do that do not count.
+    fn told(self) -> Option<TokenUsage> {
+        let usage = TokenUsage { prompt: self.prompt_tokens, reply: self.completion_tokens };
+        (usage.prompt > 0).then_some(usage)
+    }
 }
 
 #[derive(Deserialize)]
@@ -281,6 +322,7 @@ impl Session for HttpSession {
                 _ => FinishReason::Stop,
             },
             policy_version: policy.config.policy_version,
+            usage: answer.usage.and_then(AnswerUsage::told),
             ..Reply::default()
         };
         for (at, call) in choice.message.tool_calls.unwrap_or_default().into_iter().enumerate() {

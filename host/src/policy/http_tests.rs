@@ -71,7 +71,7 @@ fn says(text: &str) -> Value {
 
 fn request(tools: Vec<Value>) -> OpenSession {
     let sampling = Sampling { temperature: 0.5, max_tokens: 64, stop: vec!["END".into()] };
-    OpenSession { episode: "e".into(), task: "t".into(), seed: 5, sampling, tools }
+    OpenSession { episode: "e".into(), task: "t".into(), seed: 5, sampling, tools, after: 0 }
 }
 
 async fn first_reply(config: HttpConfig) -> Result<Reply, PolicyError> {
@@ -102,6 +102,43 @@ async fn a_conversation_grows_by_what_is_new() {
     assert_eq!(body["temperature"], 0.5);
     assert_eq!((&body["seed"], &body["max_tokens"], &body["stop"]), (&json!(6), &json!(64), &json!(["END"])));
     assert!(body.get("tools").is_none() && body.get("logprobs").is_none());
+}
+
+#[tokio::test]
+async fn tokens_are_those_that_the_endpoint_counted_where_it_does() {
+    let check = async |usage: Value, expected: Option<(u64, u64)>| {
+        let mut answer = says("one");
+        answer["usage"] = usage;
+        let server = Server::start(vec![ok(answer)]).await;
+        let reply = first_reply(server.config()).await.unwrap();
+        assert_eq!(reply.usage.map(|usage| (usage.prompt, usage.reply)), expected);
+    };
+    check(json!({"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}), Some((12, 3))).await;
+    check(json!({"prompt_tokens": 0, "completion_tokens": 0}), None).await;
+    check(json!({}), None).await;
+    check(json!(null), None).await;
+}
+
+#[test]
+fn a_price_that_is_none_is_refused() {
+    let check = |prompt: f64, reply: f64, expected: Expect| {
+        let config = HttpConfig {
+            url: "http://localhost:1/v1".into(),
+            model: "m".into(),
+            price: Some(Price { prompt, reply }),
+            ..HttpConfig::default()
+        };
+        let error = HttpPolicy::new(config).err().map(|error| error.to_string());
+        expected.assert_eq(&error.unwrap_or_else(|| "taken".into()));
+    };
+    check(0.0, 15.0, expect!["taken"]);
+    check(
+        -3.0,
+        15.0,
+        expect![[r#"
+        policy `m` failed: its price is -3 and 15
+        help: give numbers from 0 on, for a million tokens of the prompt and of the reply"#]],
+    );
 }
 
 #[tokio::test]

@@ -4,11 +4,13 @@ mod http;
 #[cfg(test)]
 mod http_tests;
 mod message;
+mod price;
 mod sampling;
 mod scripted;
 
 pub use http::{HttpConfig, HttpPolicy, message_of, root_message};
 pub use message::{Message, Origin, Piece, Role, ToolCall};
+pub use price::{Price, TokenUsage};
 pub use sampling::{FinishReason, Sampling};
 pub use scripted::{Script, ScriptError, ScriptedPolicy};
 
@@ -27,6 +29,16 @@ pub trait Policy: Send + Sync {
 
     /// A name for people and records, such as `smollm2-135m`.
     fn name(&self) -> String;
+
+    /// What its tokens cost: nothing, unless it says so. None when it costs, and nobody said how much.
+    fn price(&self) -> Option<Price> {
+        Some(Price::default())
+    }
+
+    /// Tokens that a conversation may have, replies included, where that is known.
+    fn context(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// What a session is opened with.
@@ -42,6 +54,9 @@ pub struct OpenSession {
     pub sampling: Sampling,
     /// JSON-Schema tool definitions in the OpenAI function shape; empty for the text protocol.
     pub tools: Vec<serde_json::Value>,
+    /// Replies that this episode had before. More than 0 when its history was shortened: the first
+    /// messages of the session then hold what is left of it, replies included.
+    pub after: usize,
 }
 
 /// One episode's conversation with a policy version.
@@ -73,10 +88,12 @@ pub struct Reply {
     pub logprobs: Vec<f32>,
     /// The version that sampled it.
     pub policy_version: u64,
+    /// Tokens as the endpoint counted them, where it says so.
+    pub usage: Option<TokenUsage>,
 }
 
 /// Why a policy could not answer. An episode that ends with [`Self::Failed`] is
-/// invalid, never unsolved; a context that the policy filled itself is a limit of tokens.
+/// invalid, never unsolved; a context that the policy filled itself is a limit.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
     /// The conversation is longer than the model's context.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::Deserialize;
 
-use super::{Message, OpenSession, Policy, PolicyError, Reply, Session};
+use super::{Message, OpenSession, Policy, PolicyError, Price, Reply, Session};
 
 /// What a scripted policy answers: the session's request, the turn (from 1) and
 /// the new messages in, a reply out; none when the script has ended.
@@ -21,6 +21,8 @@ const NAME: &str = "script";
 pub struct ScriptedPolicy {
     script: Script,
     byte_ids: bool,
+    price: Price,
+    context: Option<usize>,
 }
 
 /// Why a script could not be read.
@@ -57,7 +59,7 @@ impl ScriptedPolicy {
     pub fn answering(
         script: impl Fn(&OpenSession, usize, &[Message]) -> Option<Reply> + Send + Sync + 'static,
     ) -> Self {
-        Self { script: Arc::new(script), byte_ids: false }
+        Self { script: Arc::new(script), byte_ids: false, price: Price::default(), context: None }
     }
 
     /// The replies of a task's `solution/demo.json`.
@@ -75,12 +77,25 @@ impl ScriptedPolicy {
         self.byte_ids = true;
         self
     }
+
+    /// Costs money.
+    pub fn with_price(mut self, price: Price) -> Self {
+        self.price = price;
+        self
+    }
+
+    /// Has a context of so many tokens, each a byte of text; a prompt leaves room for one at least.
+    pub fn with_context(mut self, tokens: usize) -> Self {
+        self.context = Some(tokens);
+        self
+    }
 }
 
 #[async_trait]
 impl Policy for ScriptedPolicy {
     async fn open(&self, request: OpenSession) -> Result<Box<dyn Session>, PolicyError> {
-        Ok(Box::new(ScriptedSession { policy: self.clone(), request, turn: 0 }))
+        let turn = request.after;
+        Ok(Box::new(ScriptedSession { policy: self.clone(), request, turn, bytes: 0 }))
     }
 
     fn version(&self) -> u64 {
@@ -90,17 +105,31 @@ impl Policy for ScriptedPolicy {
     fn name(&self) -> String {
         NAME.into()
     }
+
+    fn price(&self) -> Option<Price> {
+        Some(self.price)
+    }
+
+    fn context(&self) -> Option<u64> {
+        self.context.map(|tokens| tokens as u64)
+    }
 }
 
 struct ScriptedSession {
     policy: ScriptedPolicy,
     request: OpenSession,
     turn: usize,
+    /// Of the conversation so far.
+    bytes: usize,
 }
 
 #[async_trait]
 impl Session for ScriptedSession {
     async fn reply(&mut self, new: &[Message]) -> Result<Reply, PolicyError> {
+        let used = self.bytes + new.iter().map(|message| message.text().len()).sum::<usize>();
+        if let Some(limit) = self.policy.context.filter(|limit| used >= *limit) {
+            return Err(PolicyError::ContextFull { policy: NAME.into(), used, limit });
+        }
         self.turn += 1;
         let Some(mut reply) = (self.policy.script)(&self.request, self.turn, new) else {
             return Err(PolicyError::Failed {
@@ -114,6 +143,7 @@ impl Session for ScriptedSession {
             reply.ids = bytes(&reply.text);
             reply.logprobs = vec![0.0; reply.ids.len()];
         }
+        self.bytes = used + reply.text.len();
         Ok(reply)
     }
 }

@@ -127,14 +127,14 @@ const EXPORTS: [Export; 12] = [
     },
     Export {
         name: "on-limit",
-        called: "when a limit ended the episode with nothing handed in",
+        called: "when a limit ended the episode with nothing handed in; for the limits of money and of the policy's context it is told `tokens`",
         answer: "true hands in the difference of the work tree. The first plugin that says true ends the chain",
         nothing: "false: nothing is handed in",
         caps: none,
     },
     Export {
         name: "observe",
-        called: "for `episode-start` (`instruction`, `tools`), `turn` (`turn`, `finish`, `calls`), `refused`, `deferred`, `stopped` (`by`, and `reason` or `message`) and `episode-end` (`exit`, `patch_source`, `patch_bytes`, `work_tree`); never with a verdict, a reward or a skill",
+        called: "for `episode-start` (`instruction`, `tools`), `turn` (`turn`, `finish`, `calls`), `context-pressure` (`used`, `limit`; tokens, at three quarters and nine tenths of the policy's context), `condensed` (`from`, `to`; turns that a summary stands for), `refused`, `deferred`, `stopped` (`by`, and `reason` or `message`) and `episode-end` (`exit`, `patch_source`, `patch_bytes`, `work_tree`); never with a verdict, a reward or a skill",
         answer: "nothing",
         nothing: "always so",
         caps: none,

@@ -116,6 +116,8 @@ pub fn is_refusal(error: &HarnessError) -> bool {
         error,
         HarnessError::Admission { .. }
             | HarnessError::DuplicateTool { .. }
+            | HarnessError::HostTool { .. }
+            | HarnessError::Limit(_)
             | HarnessError::DuplicateName { .. }
             | HarnessError::Name { .. }
             | HarnessError::UnknownGrant { .. }

@@ -38,6 +38,7 @@ impl Backend for OwnPolicy {
             seed,
             sampling: self.sampling.clone(),
             tools: Vec::new(),
+            after: 0,
         };
         let mut messages = vec![Message::new(Role::System, request.system.clone())];
         messages.extend(request.turns().map(|(role, text)| {

@@ -73,6 +73,19 @@ pub fn thread_nanoseconds() -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
+/// Seconds of processors that this process used so far, and those of its ended children.
+pub fn processor_seconds() -> (f64, f64) {
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    let of = |who| {
+        // SAFETY: zeros are a value of this plain struct.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: a plain system call on a local value.
+        unsafe { libc::getrusage(who, &mut usage) };
+        seconds(usage.ru_utime) + seconds(usage.ru_stime)
+    };
+    (of(libc::RUSAGE_SELF), of(libc::RUSAGE_CHILDREN))
+}
+
 /// Short work, `batch` times between two looks at the clock; a sample is the mean of a batch.
 /// A fifth as many batches go before, unmeasured.
 pub fn batches(id: &str, contender: &str, count: usize, batch: usize, mut work: impl FnMut()) -> Figure {

@@ -6,7 +6,7 @@ use super::exchange::{
     Answer, Asked, Exchange, about, effects, exchanges, facts, late_effects, origins, text,
 };
 use crate::agent::record::EpisodeRecord;
-use crate::policy::Role;
+use crate::policy::{Price, Role};
 
 const SCHEMA: &str = "ATIF-v1.8";
 
@@ -14,7 +14,8 @@ const SCHEMA: &str = "ATIF-v1.8";
 /// whose observation is what the next turn was shown.
 ///
 /// What the format has no field for is under `extra`: the origin of text that a hook or a skill put
-/// in, the other effects of hooks, the policy version, the outcome. `metrics` has the sampled ids and
+/// in, the other effects of hooks, the policy version, the outcome, what a summary stands for. Its
+/// fields of cost are named in dollars; here they are in the currency of the policy's price. `metrics` has the sampled ids and
 /// their log-probabilities where the policy tells them, and under `extra.new_prompt_token_ids` only
 /// the ids that are new in this turn; the whole prompt is the concatenation up to there.
 pub fn atif(record: &EpisodeRecord) -> Value {
@@ -30,12 +31,9 @@ pub fn atif(record: &EpisodeRecord) -> Value {
         let fields = json!({"source": source, "message": text(&message.pieces)});
         steps.push(step(steps.len(), fields, extra));
     }
-    let mut prompt = 0;
     let told = Tokens::of(record);
     for (exchange, tokens) in exchanges(record).iter().zip(told) {
-        prompt += tokens.as_ref().map_or(0, |tokens| tokens.new.len());
-        steps.push(agent_step(record, steps.len(), exchange, tokens.as_ref(), prompt));
-        prompt += tokens.as_ref().map_or(0, |tokens| tokens.ids.len());
+        steps.push(agent_step(record, steps.len(), exchange, tokens.as_ref()));
     }
     if steps.is_empty() {
         // A trajectory has one step at least.
@@ -50,6 +48,8 @@ pub fn atif(record: &EpisodeRecord) -> Value {
     put(&mut metrics, "total_prompt_tokens", total("prompt_tokens"));
     put(&mut metrics, "total_completion_tokens", total("completion_tokens"));
     put(&mut metrics, "total_steps", Some(steps.len()));
+    let paid = record.spent.price != Price::default();
+    put(&mut metrics, "total_cost_usd", paid.then_some(record.spent.money.used));
     put(&mut metrics, "extra", Some(json!({"wall_seconds": record.seconds})));
     let mut extra = about(record);
     put(&mut extra, "effects", some(late_effects(record)));
@@ -74,7 +74,6 @@ fn agent_step(
     index: usize,
     exchange: &Exchange<'_>,
     tokens: Option<&TurnTokens<'_>>,
-    prompt: usize,
 ) -> Value {
     let turn = exchange.turn;
     let mut fields = json!({"source": "agent", "message": turn.reply.text(), "llm_call_count": 1});
@@ -87,17 +86,24 @@ fn agent_step(
     }
     fields["metrics"] = match tokens {
         Some(tokens) => json!({
-            "prompt_tokens": prompt,
+            "prompt_tokens": turn.prompt_tokens,
             "completion_tokens": tokens.ids.len(),
             "completion_token_ids": tokens.ids,
             "logprobs": tokens.logprobs,
             "extra": {"new_prompt_token_ids": tokens.new},
         }),
-        None => json!({"extra": {"estimated_completion_tokens": turn.sampled_tokens}}),
+        None => json!({"extra": {
+            "estimated_prompt_tokens": turn.prompt_tokens,
+            "estimated_completion_tokens": turn.sampled_tokens,
+        }}),
     };
+    if record.spent.price != Price::default() {
+        fields["metrics"]["cost_usd"] = turn.cost.into();
+    }
     let mut extra = Map::new();
     put(&mut extra, "policy_version", Some(turn.policy_version));
     put(&mut extra, "finish", Some(turn.finish));
+    put(&mut extra, "condensed", turn.condensed.as_ref());
     put(&mut extra, "effects", some(effects(record, exchange.number)));
     step(index, fields, extra)
 }

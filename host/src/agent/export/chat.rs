@@ -8,7 +8,8 @@ use crate::policy::{Message, Role};
 
 /// The conversation that the policy had, to the last reply: `messages` in the OpenAI shape, and
 /// everything else under `tandem`. Which characters of a message a hook or a skill put in is in
-/// `tandem.origins`, by the index of the message.
+/// `tandem.origins`, by the index of the message. Turns that a summary stood for stay in `messages`;
+/// which they were, and from which turn on, is in `tandem.condensed`.
 pub fn chat(record: &EpisodeRecord) -> Value {
     let (mut messages, mut from) = (Vec::new(), Vec::new());
     for said in record.turns.iter().flat_map(|turn| turn.input.iter().chain([&turn.reply])) {
@@ -17,7 +18,15 @@ pub fn chat(record: &EpisodeRecord) -> Value {
         }
         messages.push(Value::Object(message(said)));
     }
+    let shortened = (1..).zip(&record.turns).filter_map(|(turn, it): (u32, _)| {
+        let condensed = it.condensed.as_ref()?;
+        Some(json!({"turn": turn, "from": condensed.from, "to": condensed.to, "summary": condensed.summary}))
+    });
+    let shortened: Vec<_> = shortened.collect();
     let mut about = about(record);
+    if !shortened.is_empty() {
+        about.insert("condensed".into(), shortened.into());
+    }
     about.insert("origins".into(), from.into());
     about.insert("effects".into(), json!(record.effects));
     json!({"messages": messages, "tandem": about})

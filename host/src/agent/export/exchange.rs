@@ -175,5 +175,6 @@ pub(super) fn about(record: &EpisodeRecord) -> Map<String, Value> {
         Err(_) => put("patch_hex", json!(hex::encode(&record.patch))),
     };
     put("faults", json!(record.faults));
+    put("spent", json!(record.spent));
     about
 }

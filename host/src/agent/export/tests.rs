@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::super::testkit::*;
 use super::super::{EpisodeRecord, Exit, InvalidCause, Outcome};
 use super::{atif, chat, traj};
-use crate::harness::{HookPoint, Limits, Protocol};
-use crate::policy::{FinishReason, Reply, Role, ScriptedPolicy, ToolCall};
+use crate::harness::{Condense, HookPoint, Limits, Protocol};
+use crate::policy::{FinishReason, Price, Reply, Role, ScriptedPolicy, ToolCall};
 
 /// Records of many kinds, by name.
 async fn records() -> Vec<(&'static str, EpisodeRecord)> {
@@ -44,7 +44,12 @@ async fn records() -> Vec<(&'static str, EpisodeRecord)> {
     failed.exit = Exit::Failed { cause: InvalidCause::Policy, reason: "It went away.".into() };
     failed.outcome = Outcome::Invalid(InvalidCause::Policy);
     failed.patch = b"\xe9\xff".to_vec();
+    let price = Price { prompt: 3.0, reply: 15.0 };
+    let paid = scripted(&["ls", "ls", "ls", "ls", SUBMIT]).with_price(price);
+    let condense = Condense { after: 3, first: 1, last: 1 };
+    let shortened = Limits { condense, ..Limits::default() };
     vec![
+        ("condensed", play_on(engine(), &[], shortened, &paid).await),
         ("text", play(&[], Limits::default(), &["ls", ".", FIX, SUBMIT]).await),
         (
             "hooks",
@@ -133,11 +138,15 @@ async fn ids_of_all_turns_together_are_the_segment() {
         let numbers = |value: &Value| -> Vec<u64> {
             value.as_array().into_iter().flatten().map(|id| id.as_u64().unwrap()).collect()
         };
-        let mut ids = Vec::new();
+        let (mut ids, mut start) = (Vec::new(), 0);
         for step in trajectory["steps"].as_array().unwrap() {
+            // A prompt that was written anew stands for everything before it.
+            if !step["extra"]["condensed"].is_null() {
+                start = ids.len();
+            }
             ids.extend(numbers(&step["metrics"]["extra"]["new_prompt_token_ids"]));
             if step["source"] == "agent" && !record.segments.is_empty() {
-                assert_eq!(step["metrics"]["prompt_tokens"], ids.len(), "{name}");
+                assert_eq!(step["metrics"]["prompt_tokens"], ids.len() - start, "{name}");
             }
             ids.extend(numbers(&step["metrics"]["completion_token_ids"]));
         }
@@ -145,6 +154,27 @@ async fn ids_of_all_turns_together_are_the_segment() {
             record.segments.iter().flat_map(|one| &one.ids).map(|id| u64::from(*id)).collect();
         assert_eq!(ids, segment, "{name}");
     }
+}
+
+#[tokio::test]
+async fn money_is_told_of_each_turn_and_of_the_whole() {
+    let records = records().await;
+    let record = |name: &str| &records.iter().find(|(one, _)| *one == name).unwrap().1;
+    let paid = record("condensed");
+    let costs: Vec<f64> = paid.turns.iter().map(|turn| turn.cost).collect();
+    let total = costs.iter().sum::<f64>();
+    assert!(costs.iter().all(|cost| *cost > 0.0));
+    let steps = atif(paid);
+    let told =
+        steps["steps"].as_array().unwrap().iter().filter_map(|step| step["metrics"]["cost_usd"].as_f64());
+    assert_eq!(told.collect::<Vec<_>>(), costs);
+    assert_eq!(steps["final_metrics"]["total_cost_usd"], total);
+    assert_eq!(traj(paid)["info"]["model_stats"]["instance_cost"], total);
+    assert_eq!(chat(paid)["tandem"]["condensed"][0]["turn"], 5);
+    // What costs nothing is not said to cost 0.
+    let free = atif(record("text"));
+    assert_eq!(free["final_metrics"].get("total_cost_usd"), None);
+    assert_eq!(free["steps"][2]["metrics"].get("cost_usd"), None);
 }
 
 #[tokio::test]
@@ -209,6 +239,7 @@ async fn a_traj_file_ends_as_mini_swe_agent_ends_it() {
     assert_eq!(
         all,
         [
+            ("condensed", "Submitted"),
             ("text", "Submitted"),
             ("hooks", "LimitsExceeded"),
             ("refused", "LimitsExceeded"),

@@ -7,8 +7,8 @@ use super::exchange::{about, effects, exchanges, facts, late_effects, origins};
 use crate::agent::record::{EpisodeRecord, Exit};
 use crate::harness::LimitKind;
 
-/// The content of `ID.traj.json`. Money and times of day are not recorded: `instance_cost` is 0,
-/// and no message has a `timestamp`. What the format has no field for is under `tandem`.
+/// The content of `ID.traj.json`. Times of day are not recorded: no message has a
+/// `timestamp`. What the format has no field for is under `tandem`.
 pub fn traj(record: &EpisodeRecord) -> Value {
     let status = exit_status(&record.exit);
     let submission = match record.patch_source {
@@ -39,12 +39,13 @@ pub fn traj(record: &EpisodeRecord) -> Value {
             }
             Value::Object(action)
         });
-        let extra = json!({"actions": actions.collect::<Vec<_>>(), "cost": 0.0});
+        let extra = json!({"actions": actions.collect::<Vec<_>>(), "cost": exchange.turn.cost});
         let mut tandem = Map::new();
         keep(&mut tandem, "policy_version", Some(exchange.turn.policy_version.into()));
         keep(&mut tandem, "effects", list(effects(record, exchange.number)));
         let rewritten: Vec<_> = exchange.asked.iter().filter_map(|asked| asked.rewritten()).collect();
         keep(&mut tandem, "rewritten_arguments", list(rewritten));
+        keep(&mut tandem, "condensed", exchange.turn.condensed.as_ref().map(|condensed| json!(condensed)));
         messages.push(with_extra(chat::message(&exchange.turn.reply), extra, tandem));
 
         for answer in &exchange.answers {
@@ -81,7 +82,7 @@ pub fn traj(record: &EpisodeRecord) -> Value {
     keep(&mut tandem, "effects", list(late_effects(record)));
     json!({
         "info": {
-            "model_stats": {"instance_cost": 0.0, "api_calls": record.turns.len()},
+            "model_stats": {"instance_cost": record.spent.money.used, "api_calls": record.turns.len()},
             "config": {"agent_type": "tandem", "model": {"model_name": record.policy}},
             "mini_version": format!("tandem {}", env!("CARGO_PKG_VERSION")),
             "exit_status": status,

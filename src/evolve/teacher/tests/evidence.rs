@@ -16,6 +16,9 @@ fn turn(shown: &str, reply: &str) -> TurnRecord {
         reply: Message::new(Role::Assistant, reply),
         policy_version: 0,
         sampled_tokens: 1,
+        prompt_tokens: 0,
+        cost: 0.0,
+        condensed: None,
         finish: Default::default(),
         calls: vec![CallRecord {
             name: "bash".into(),
@@ -52,6 +55,7 @@ fn episode(task: &str, edits: bool, turns: Vec<TurnRecord>) -> EpisodeRecord {
         submitted_applies: None,
         outcome: Outcome::Unsolved,
         seconds: 0.0,
+        spent: Default::default(),
     }
 }
 
