@@ -1,0 +1,161 @@
+"""Runs the tests of a package, as it is and with mutations, and writes down what was seen.
+
+`observe.py suite PLAN` runs all tests once, with the functions that each test ran.
+`observe.py screen PLAN` runs the chosen tests for each mutation of a list, each in a
+process forked from this one, which has pytest loaded.
+"""
+
+import importlib
+import json
+import os
+import signal
+import sys
+import threading
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import facts
+import runner
+
+WORKSPACE = "/workspace"
+
+
+class Trace:
+    """Which functions of the package did each test run? File and first line."""
+
+    def __init__(self, modules):
+        self.paths = {os.path.join(WORKSPACE, name): at for at, name in enumerate(modules)}
+        self.known = {}
+        self.seen = set()
+        self.tests = {}
+
+    def __call__(self, frame, event, argument):
+        code = frame.f_code
+        at = self.known.get(code.co_filename, -2)
+        if at == -2:
+            path = os.path.normpath(os.path.join(WORKSPACE, code.co_filename))
+            at = self.known[code.co_filename] = self.paths.get(path, -1)
+        if at >= 0:
+            self.seen.add((at, code.co_firstlineno))
+
+    def start(self):
+        self.seen.clear()
+        threading.settrace(self)
+        sys.settrace(self)
+
+    def stop(self, name):
+        sys.settrace(None)
+        threading.settrace(None)
+        self.tests[name] = sorted(self.seen)
+
+
+class Tracing:
+    """Traces every test, and runs them in the other order, to find those that hang on it."""
+
+    def __init__(self, trace):
+        self.trace = trace
+
+    def pytest_collection_modifyitems(self, config, items):
+        items.reverse()
+
+    def pytest_runtest_logstart(self, nodeid, location):
+        self.trace.start()
+
+    def pytest_runtest_logfinish(self, nodeid, location):
+        self.trace.stop(nodeid)
+
+
+def suite(plan, pytest):
+    outcomes = runner.Outcomes(plan["wanted"])
+    plugins = [outcomes]
+    trace = None
+    if plan["trace"]:
+        trace = Trace(plan["modules"])
+        plugins.append(Tracing(trace))
+    status = runner.run_pytest(
+        pytest, WORKSPACE, plan["roots"], plan["archive"], plan["files"], plugins, "plain"
+    )
+    tests = []
+    for name, result in outcomes.results.items():
+        functions = trace.tests.get(name, []) if trace else []
+        tests.append(
+            {"name": name, "result": result, "seconds": outcomes.seconds[name], "functions": functions}
+        )
+    loaded = [name for name in sys.modules if name.split(".")[0] in sys.stdlib_module_names]
+    return {"status": int(status), "tests": tests, "standard": sorted(loaded)}
+
+
+class CachedRewrite:
+    """pytest's rewriting of test files takes long and is the same each time: it may
+    keep its byte code here, although nothing else may."""
+
+    dont_write_bytecode = False
+
+    def __getattr__(self, name):
+        return getattr(sys, name)
+
+
+def screen_one(job, plan, pytest, out):
+    outcomes = runner.Outcomes(job["tests"])
+    seen = facts.Facts()
+    files = sorted({name.split("::")[0] for name in job["tests"]})
+    runner.run_pytest(
+        pytest, WORKSPACE, plan["roots"], plan["archive"], files, [outcomes, seen], "rewrite"
+    )
+    line = {"id": job["id"], "results": outcomes.results, "examples": seen.examples}
+    out.write(json.dumps(line) + "\n")
+    out.flush()
+
+
+def screen(plan, pytest, out):
+    rewrite = sys.modules["_pytest.assertion.rewrite"]
+    rewrite.sys = CachedRewrite()
+    for name in plan["standard"]:
+        try:
+            importlib.import_module(name)
+        except Exception:
+            pass
+    for job in plan["jobs"]:
+        path = os.path.join(WORKSPACE, job["path"])
+        with open(path, "rb") as file:
+            original = file.read()
+        with open(os.path.join(plan["sources"], job["id"]), "rb") as file:
+            mutated = file.read()
+        with open(path, "wb") as file:
+            file.write(mutated)
+        child = os.fork()
+        if child == 0:
+            os.setsid()
+            try:
+                screen_one(job, plan, pytest, out)
+            finally:
+                sys.stdout.flush()
+                os._exit(0)
+        status = runner.wait(child, job["seconds"])
+        try:
+            os.killpg(child, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+        if status is None:
+            os.waitpid(child, 0)
+            out.write(json.dumps({"id": job["id"], "timed_out": True}) + "\n")
+            out.flush()
+        with open(path, "wb") as file:
+            file.write(original)
+
+
+def main():
+    mode, plan_path = sys.argv[1:]
+    with open(plan_path) as file:
+        plan = json.load(file)
+    pytest = runner.load_pytest(plan["archive"])
+    if mode == "suite":
+        answer = suite(plan, pytest)
+        with open(plan["out"], "w") as file:
+            json.dump(answer, file)
+    else:
+        with open(plan["out"], "w") as out:
+            screen(plan, pytest, out)
+    os._exit(0)
+
+
+main()
