@@ -159,6 +159,8 @@ pub async fn build(
     for (module, split) in &splits {
         report.modules.entry(split.name()).or_default().push(module.clone());
     }
+    // What a small package cannot give, the larger ones after it may.
+    sources.sort_by_key(|source| source.candidates.len());
     let mut left = options.limit;
     for (at, source) in sources.iter().enumerate() {
         let share = left.div_ceil(sources.len() - at);

@@ -35,17 +35,22 @@ impl Split {
     }
 }
 
-/// Gives each module, with its number of candidates, to the part that lacks most.
+/// Gives each module, with its number of candidates, to the part that lacks most; no part
+/// stays empty where there are modules enough.
 pub(super) fn assign(modules: &BTreeMap<String, usize>) -> BTreeMap<String, Split> {
     let total: usize = modules.values().sum();
     let mut order: Vec<(&String, usize)> = modules.iter().map(|(name, count)| (name, *count)).collect();
     order.sort_by(|left, right| right.1.cmp(&left.1).then(left.0.cmp(right.0)));
     let mut given: BTreeMap<Split, usize> = BTreeMap::new();
     let mut assigned = BTreeMap::new();
-    for (name, count) in order {
+    let modules = order.len();
+    for (at, (name, count)) in order.into_iter().enumerate() {
+        let empty = Split::ALL.iter().filter(|split| !given.contains_key(split)).count();
+        let only_empty = modules - at <= empty;
         let lacks = |split: &Split| {
             let has = given.get(split).copied().unwrap_or(0);
-            (split.share() * total) as i64 - 100 * has as i64
+            let lack = (split.share() * total) as i64 - 100 * has as i64;
+            (only_empty && !given.contains_key(split), lack)
         };
         // Of equals the first: `max_by_key` would take the last.
         let split = Split::ALL.into_iter().rev().max_by_key(lacks).unwrap_or(Split::Train);
@@ -74,6 +79,8 @@ mod tests {
             &[("a", 1), ("b", 1), ("c", 1), ("d", 1)],
             &[("a", Train), ("b", Train), ("c", Gate), ("d", HoldOut)],
         );
+        check(&[("a", 40), ("b", 35), ("c", 25)], &[("a", Train), ("b", Gate), ("c", HoldOut)]);
+        check(&[("a", 5), ("b", 5)], &[("a", Train), ("b", Gate)]);
         check(&[], &[]);
     }
 }
