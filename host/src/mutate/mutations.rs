@@ -122,7 +122,7 @@ pub fn mutations(source: &str) -> Result<Vec<Mutation>, MutateError> {
     }
     let mut found = Vec::new();
     visit(tree.root_node(), source, &mut Vec::new(), None, &mut found);
-    found.sort_by_key(|mutation| (mutation.edit.range.start, mutation.edit.range.end, mutation.kind));
+    found.sort_by_key(|one| (one.edit.range.start, one.edit.range.end, one.kind, one.edit.text.clone()));
     // Two kinds may lead to one text.
     let mut seen = std::collections::HashSet::new();
     found.retain(|mutation| seen.insert((mutation.edit.range.clone(), mutation.edit.text.clone())));

@@ -248,7 +248,7 @@ fn candidates(package: &Package, suite: &Suite, seed: u64) -> Result<Vec<Candida
                 mutated: edit.apply(source),
                 mutation,
                 tests,
-                seconds: 5 + (4.0 * seconds) as u64,
+                seconds: 3 + (4.0 * seconds) as u64,
             });
         }
     }

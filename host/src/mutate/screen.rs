@@ -23,7 +23,7 @@ pub(super) struct Candidate {
     pub(super) mutated: String,
     /// Tests that run the changed function.
     pub(super) tests: Vec<String>,
-    /// Wall-clock seconds that those may take.
+    /// Seconds of processor time that those may take.
     pub(super) seconds: u64,
 }
 
@@ -79,7 +79,7 @@ pub(super) async fn screen(
     let plan = json!({"roots": [package.root], "standard": suite.standard, "jobs": jobs});
     let sources: Vec<(String, String)> =
         candidates.iter().map(|one| (one.id.clone(), one.mutated.clone())).collect();
-    let limit = 60 + candidates.iter().map(|one| one.seconds).sum::<u64>();
+    let limit = 60 + 10 * candidates.iter().map(|one| one.seconds).sum::<u64>();
     let answer = kit.observe("screen", plan, &sources, files, config, limit).await?;
     let read = answer.text.lines().filter_map(|line| serde_json::from_str::<Screened>(line).ok());
     Ok(read.map(|one| (one.id.clone(), one)).collect())

@@ -168,18 +168,16 @@ def read_test(test, compared, raised):
         if not equal:
             return {"call": test, "want": "true", "value": None}
         if has_call(left):
-            return {"call": left, "want": "value", "value": wanted(right, compared and compared[2], raised)}
-        return {"call": right, "want": "value", "value": wanted(left, compared and compared[1], raised)}
+            return equal_to(left, right, compared and compared[2], raised)
+        return equal_to(right, left, compared and compared[1], raised)
     return {"call": test, "want": "true", "value": None}
 
 
-def wanted(node, seen, raised):
-    if raised is None and seen is not None:
-        return seen
-    try:
-        return repr(ast.literal_eval(node))
-    except Exception:
-        return None
+def equal_to(call, other, seen, raised):
+    """The call should give what the other side of an equality says; `seen` is its text where
+    the comparison was reached."""
+    value = seen if raised is None else None
+    return {"call": call, "want": "value", "value": value, "other": other}
 
 
 EQUAL = ("assertEqual", "assertListEqual", "assertTupleEqual", "assertDictEqual", "assertSetEqual")
@@ -208,9 +206,9 @@ def read_unittest(call, inner, raised):
             names = ("seq1", "seq2")
         if has_call(first):
             seen = text_of(values[names[1]]) if names[1] in values else None
-            return {"call": first, "want": "value", "value": wanted(second, seen, raised)}
+            return equal_to(first, second, seen, raised)
         seen = text_of(values[names[0]]) if names[0] in values else None
-        return {"call": second, "want": "value", "value": wanted(first, seen, raised)}
+        return equal_to(second, first, seen, raised)
     if name in ("assertTrue", "assertFalse") and arguments:
         return {"call": arguments[0], "want": name[6:].lower(), "value": None}
     if name == "assertIsNone" and arguments:
@@ -232,6 +230,8 @@ class Shown:
         self.frame = frame
 
     def example(self, claim):
+        if claim["value"] is None and claim.get("other") is not None:
+            claim["value"] = self.literal(claim["other"])
         for before in ([], self.statements_before()):
             if before is None:
                 return None
@@ -240,6 +240,16 @@ class Shown:
                 setup, call = found
                 return {"setup": setup, "call": call, "want": claim["want"], "value": claim["value"]}
         return None
+
+    def literal(self, node):
+        """The text of a plain value, or of a name that holds one."""
+        if isinstance(node, ast.Name):
+            value = self.frame.f_locals.get(node.id, self.frame.f_globals.get(node.id))
+            return text_of(value) if value is not None and is_literal(value) else None
+        try:
+            return text_of(ast.literal_eval(node))
+        except Exception:
+            return None
 
     def statements_before(self):
         """The simple statements of the function before the one that failed."""
@@ -361,6 +371,17 @@ class Put(ast.NodeTransformer):
     def visit_Name(self, node):
         if isinstance(node.ctx, ast.Load) and node.id in self.values:
             return ast.parse(repr(self.values[node.id]), mode="eval").body
+        return node
+
+    def visit_Call(self, node):
+        """`f(*[1, 2])` reads better as `f(1, 2)`."""
+        self.generic_visit(node)
+        arguments = []
+        for argument in node.args:
+            lists = (ast.List, ast.Tuple)
+            plain = isinstance(argument, ast.Starred) and isinstance(argument.value, lists)
+            arguments += argument.value.elts if plain else [argument]
+        node.args = arguments
         return node
 
 

@@ -8,6 +8,7 @@ process forked from this one, which has pytest loaded.
 import importlib
 import json
 import os
+import resource
 import signal
 import sys
 import threading
@@ -17,6 +18,8 @@ import facts
 import runner
 
 WORKSPACE = "/workspace"
+# Address space of a process that tries a mutation.
+MEMORY = 2 << 30
 
 
 class Trace:
@@ -125,18 +128,23 @@ def screen(plan, pytest, out):
         child = os.fork()
         if child == 0:
             os.setsid()
+            # Processor time, so that a busy machine makes no verdict; the wall clock is for
+            # what waits for ever.
+            resource.setrlimit(resource.RLIMIT_CPU, (job["seconds"], job["seconds"] + 1))
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
             try:
                 screen_one(job, plan, pytest, out)
             finally:
                 sys.stdout.flush()
                 os._exit(0)
-        status = runner.wait(child, job["seconds"])
+        status = runner.wait(child, 10 * job["seconds"])
         try:
             os.killpg(child, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             pass
         if status is None:
             os.waitpid(child, 0)
+        if status is None or os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL):
             out.write(json.dumps({"id": job["id"], "timed_out": True}) + "\n")
             out.flush()
         with open(path, "wb") as file:
