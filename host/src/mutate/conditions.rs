@@ -110,8 +110,8 @@ fn negate(condition: Node, scope: &mut Scope) {
         _ => condition,
     };
     match inner.kind() {
-        // One operator is the better fault there.
-        "comparison_operator" => {}
+        // One operator is the better fault there; and nobody writes `while not True`.
+        "comparison_operator" | "true" | "false" | "integer" => {}
         "not_operator" => {
             if let Some(argument) = inner.child_by_field_name("argument") {
                 let text = scope.text(argument);

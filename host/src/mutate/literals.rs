@@ -27,6 +27,9 @@ pub(super) fn mutate(node: Node, scope: &mut Scope) {
             scope.replace(kind, node, format!("{:?}", value * 2.0 + f64::from(value == 0.0)));
         }
         "true" | "false" => {
+            if node.parent().is_some_and(|parent| parent.kind() == "while_statement") {
+                return;
+            }
             let kind = if is_default(node) { Kind::WrongDefault } else { Kind::WrongConstant };
             scope.replace(kind, node, if node.kind() == "true" { "False" } else { "True" });
         }

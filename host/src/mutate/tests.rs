@@ -146,8 +146,9 @@ fn negated_condition() {
     check(kind, "while a and b:\n    g()", &["while not (a and b):\n    g()"]);
     check(kind, "return 1 if a else 2", &["return 1 if not a else 2"]);
     check(kind, "return [x for x in a if x]", &["return [x for x in a if not x]"]);
-    // One operator is the better fault there.
+    // One operator is the better fault there; and nobody writes `while not True`.
     check(kind, "if a == b:\n    g()", &[]);
+    check(kind, "while True:\n    g()", &[]);
 }
 
 #[test]
@@ -165,6 +166,7 @@ fn wrong_constant() {
     check(kind, "x = True", &["x = False"]);
     check(kind, "x = 2.5", &["x = 5.0"]);
     check(kind, "x = 0x10", &[]);
+    check(kind, "while True:\n    g()", &[]);
     check(kind, "'''one 1'''\nreturn 'a1'", &[]);
 }
 
