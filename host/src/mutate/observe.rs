@@ -20,6 +20,8 @@ pub(super) const RUNNER: &str = include_str!("python/runner.py");
 pub(super) const SETTINGS: &str = "[pytest]\n";
 const OBSERVE: &str = include_str!("python/observe.py");
 const FACTS: &str = include_str!("python/facts.py");
+const CLAIMS: &str = include_str!("python/claims.py");
+const SHOWN: &str = include_str!("python/shown.py");
 
 /// What the package's own tests say of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -77,8 +79,14 @@ impl Kit {
     pub(super) fn new(archive: &Path, config: &WorkspaceConfig) -> Result<Self, MutateError> {
         let folder = Folder::empty(config)?;
         let path = folder.path();
-        let files =
-            [("runner.py", RUNNER), ("observe.py", OBSERVE), ("facts.py", FACTS), ("pytest.ini", SETTINGS)];
+        let files = [
+            ("runner.py", RUNNER),
+            ("observe.py", OBSERVE),
+            ("facts.py", FACTS),
+            ("claims.py", CLAIMS),
+            ("shown.py", SHOWN),
+            ("pytest.ini", SETTINGS),
+        ];
         for (name, text) in files {
             let file = path.join(name);
             std::fs::write(&file, text).map_err(MutateError::io("writing", &file))?;

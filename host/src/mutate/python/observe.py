@@ -112,6 +112,8 @@ def screen_one(job, plan, pytest, out):
 def screen(plan, pytest, out):
     rewrite = sys.modules["_pytest.assertion.rewrite"]
     rewrite.sys = CachedRewrite()
+    # What differs is for people; `facts` looks at the values.
+    sys.modules["_pytest.assertion.util"].assertrepr_compare = lambda **values: None
     for name in plan["standard"]:
         try:
             importlib.import_module(name)

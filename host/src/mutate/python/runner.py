@@ -10,6 +10,7 @@ the reward is written.
 """
 
 import ctypes
+import difflib
 import fnmatch
 import json
 import os
@@ -17,6 +18,7 @@ import shutil
 import signal
 import sys
 import time
+import unittest.case
 
 CONFIG_FILES = ("conftest.py", "sitecustomize.py", "usercustomize.py", "pytest.ini", ".pytest.ini")
 
@@ -71,6 +73,10 @@ class Outcomes:
         if self.wanted is not None:
             items[:] = [item for item in items if item.nodeid in self.wanted]
 
+    def pytest_runtest_setup(self, item):
+        # Nobody reads the traces, and hundreds of them take longer than the tests.
+        item.repr_failure = item._repr_failure_py = lambda error, style=None: error.exconly()
+
     def pytest_runtest_logreport(self, report):
         before = self.results.get(report.nodeid)
         self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
@@ -83,10 +89,21 @@ class Outcomes:
             self.results[report.nodeid] = "passed"
 
 
+class NoDifferences:
+    """`difflib` for unittest, which shows the difference of long texts: that can take minutes."""
+
+    def ndiff(self, *texts):
+        return []
+
+    def __getattr__(self, name):
+        return getattr(difflib, name)
+
+
 def run_pytest(pytest, workspace, roots, archive, files, plugins, assertions):
     """Runs the files in this process."""
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     os.environ.pop("PYTEST_ADDOPTS", None)
+    unittest.case.difflib = NoDifferences()
     os.chdir(workspace)
     for root in roots:
         sys.path.append(os.path.normpath(os.path.join(workspace, root)))
