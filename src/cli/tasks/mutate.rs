@@ -85,7 +85,7 @@ pub async fn run(arguments: MutateArguments) -> Result<Exit> {
             at = tried;
         }
     };
-    let config = setup::workspaces();
+    let config = setup::workspaces()?;
     let built = tokio::select! {
         built = build(&arguments.packages, &options, &config, &mut on_event) => Some(built),
         _ = tokio::signal::ctrl_c() => None,
