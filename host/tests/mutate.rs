@@ -85,6 +85,13 @@ async fn a_pool_is_verified_disjoint_and_the_same_after_a_kill() {
             assert!(!text.contains(function), "{name} tells {function}");
         }
         assert!(!task.join("environment/workspace/.git").exists());
+        // Every call of this package gives a plain value, whether its test names it or not.
+        assert!(!text.contains("should not fail"), "{name} asks for too little:\n{text}");
+        assert_ne!(
+            about["metadata"]["function"].as_str(),
+            Some("greeting"),
+            "what is told of it holds only where a test has set the language:\n{text}"
+        );
         let patch = std::fs::read_to_string(task.join("solution/patch.diff")).unwrap();
         for line in patch.lines().filter(|line| line.starts_with('+') && !line.starts_with("+++")) {
             let line = line[1..].trim();
@@ -103,6 +110,28 @@ async fn a_pool_is_verified_disjoint_and_the_same_after_a_kill() {
     std::fs::write(&record, &lines[..lines.len() / 2]).unwrap();
     pool(&out, 14).await;
     assert_eq!(tasks(&out), made);
+}
+
+/// Which of the statements before a call must a reader run?
+fn check_needed(before: &str, call: &str, expected: &[&str]) {
+    let script = "import ast, sys; sys.path.insert(0, sys.argv[1]); import shown\n\
+                  kept = shown.needed(ast.parse(sys.argv[2]).body, ast.parse(sys.argv[3], mode='eval').body)\n\
+                  print('\\n'.join(map(ast.unparse, kept)))";
+    let folder = repository().join("host/src/mutate/python");
+    let argv = ["-I", "-S", "-B", "-c", script, folder.to_str().unwrap(), before, call];
+    let ran = Command::new("python3").args(argv).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let lines = String::from_utf8(ran.stdout).unwrap();
+    assert_eq!(lines.lines().collect::<Vec<_>>(), expected, "{before}\n{call}");
+}
+
+#[test]
+fn a_reader_runs_only_what_the_call_needs() {
+    check_needed("a = 1\nb = 2", "f(a)", &["a = 1"]);
+    check_needed("a = 1\na = 2", "f(a)", &["a = 2"]);
+    check_needed("a = 1\na = a + 1", "f(a)", &["a = 1", "a = a + 1"]);
+    check_needed("a = []\na.append(1)\nb = 3", "f(a)", &["a = []", "a.append(1)"]);
+    check_needed("a = b = 1\na = 2", "f(a, b)", &["a = b = 1", "a = 2"]);
 }
 
 /// A patch that adds a file.

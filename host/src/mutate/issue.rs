@@ -13,6 +13,7 @@ const SHOWN: usize = 3;
 /// The text of an issue, or none where no example can be told without giving something away.
 pub(super) fn write(
     package: &str,
+    root: &str,
     examples: &[Example],
     change: &Change,
     test_names: &BTreeSet<String>,
@@ -31,9 +32,14 @@ pub(super) fn write(
         return None;
     }
     let texts: Vec<String> = told.into_iter().map(|(text, _)| text).collect();
+    let place = match root {
+        "." => String::new(),
+        root => format!(" It lies in `{root}`: `PYTHONPATH={root} python3` imports it from there."),
+    };
     let text = format!(
         "`{package}` does not do what it should:\n\n{}\n\n\
-         Find the cause in the source of `{package}` and correct it for every input, not only for the ones shown.",
+         Find the cause in the source of `{package}` and correct it for every input, not only for the ones \
+         shown.{place}",
         texts.join("\n\n")
     );
     leak::found(&text, change, test_names).is_none().then_some(text)
@@ -96,7 +102,7 @@ mod tests {
 
     fn told(example: Example, from: &str, to: &str) -> Option<String> {
         let names = leak::names(["tests/test_shop.py::PriceTests::test_unit[a-1]"]);
-        write("shop", &[example], &Change::between(from, to), &names)
+        write("shop", ".", &[example], &Change::between(from, to), &names)
     }
 
     fn check(example: Example, expected: Expect) {
@@ -138,6 +144,16 @@ mod tests {
                 This fails with `` TypeError: no `len` ``. It should not fail.
 
                 Find the cause in the source of `shop` and correct it for every input, not only for the ones shown."#]],
+        );
+    }
+
+    #[test]
+    fn a_package_under_a_folder_can_be_imported_by_whoever_reads() {
+        let change = Change::between("    return count + unit\n", "    return count * unit\n");
+        let text = write("shop", "src", &[example()], &change, &BTreeSet::new()).unwrap();
+        assert!(
+            text.ends_with(" It lies in `src`: `PYTHONPATH=src python3` imports it from there."),
+            "{text}"
         );
     }
 

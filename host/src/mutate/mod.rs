@@ -5,6 +5,7 @@
 //! decides nothing about a task that `task::Task::verify` would decide otherwise.
 
 mod calls;
+mod candidates;
 mod conditions;
 mod edit;
 mod error;
@@ -16,6 +17,7 @@ mod mutations;
 mod observe;
 mod package;
 mod pool;
+mod report;
 mod screen;
 mod split;
 mod state;
@@ -23,9 +25,11 @@ mod statements;
 #[cfg(test)]
 mod tests;
 mod variables;
+mod work;
 
 pub use edit::Edit;
 pub use error::MutateError;
 pub use mutations::{Kind, Mutation, Place, mutations};
-pub use pool::{Event, Options, PackageReport, PoolReport, build};
+pub use pool::{Event, Options, build};
+pub use report::{PackageReport, PoolReport};
 pub use split::Split;

@@ -18,10 +18,15 @@ const SLOW_SECONDS: f64 = 2.0;
 
 pub(super) const RUNNER: &str = include_str!("python/runner.py");
 pub(super) const SETTINGS: &str = "[pytest]\n";
-const OBSERVE: &str = include_str!("python/observe.py");
-const FACTS: &str = include_str!("python/facts.py");
-const CLAIMS: &str = include_str!("python/claims.py");
-const SHOWN: &str = include_str!("python/shown.py");
+/// All that runs in a sandbox beside the package.
+pub(super) const PYTHON: [(&str, &str); 6] = [
+    ("runner.py", RUNNER),
+    ("observe.py", include_str!("python/observe.py")),
+    ("facts.py", include_str!("python/facts.py")),
+    ("claims.py", include_str!("python/claims.py")),
+    ("shown.py", include_str!("python/shown.py")),
+    ("pytest.ini", SETTINGS),
+];
 
 /// What the package's own tests say of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -79,15 +84,7 @@ impl Kit {
     pub(super) fn new(archive: &Path, config: &WorkspaceConfig) -> Result<Self, MutateError> {
         let folder = Folder::empty(config)?;
         let path = folder.path();
-        let files = [
-            ("runner.py", RUNNER),
-            ("observe.py", OBSERVE),
-            ("facts.py", FACTS),
-            ("claims.py", CLAIMS),
-            ("shown.py", SHOWN),
-            ("pytest.ini", SETTINGS),
-        ];
-        for (name, text) in files {
+        for (name, text) in PYTHON {
             let file = path.join(name);
             std::fs::write(&file, text).map_err(MutateError::io("writing", &file))?;
         }

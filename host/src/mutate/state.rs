@@ -89,13 +89,19 @@ impl State {
                 write_whole(&mark, identity.as_bytes()).map_err(MutateError::io("writing", &mark))?;
             }
         }
+        let state = Self { folder };
         // What an earlier start was just writing.
-        let unfinished = folder.join("new");
+        state.clear()?;
+        Ok(state)
+    }
+
+    /// Takes away the tasks that were written and not published.
+    pub(super) fn clear(&self) -> Result<(), MutateError> {
+        let unfinished = self.folder.join("new");
         if unfinished.exists() {
             std::fs::remove_dir_all(&unfinished).map_err(MutateError::io("removing", &unfinished))?;
         }
-        std::fs::create_dir_all(&unfinished).map_err(MutateError::io("making", &unfinished))?;
-        Ok(Self { folder })
+        std::fs::create_dir_all(&unfinished).map_err(MutateError::io("making", &unfinished))
     }
 
     /// The archive with pytest, kept once for all tasks to link to.

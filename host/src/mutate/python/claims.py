@@ -88,8 +88,7 @@ def read_test(test, compared, raised, made):
         return {"call": test.operand, "want": "false", "value": None}
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         left, right = test.left, test.comparators[0]
-        equal = isinstance(test.ops[0], (ast.Eq, ast.Is))
-        if not equal:
+        if not isinstance(test.ops[0], (ast.Eq, ast.Is)):
             return {"call": test, "want": "true", "value": None}
         return equal(left, right, (compared and compared[1], compared and compared[2]), raised, made)
     return {"call": test, "want": "true", "value": None}

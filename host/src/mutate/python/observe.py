@@ -97,16 +97,85 @@ class CachedRewrite:
         return getattr(sys, name)
 
 
-def screen_one(job, plan, pytest, out):
+def screen_one(job, plan, pytest):
     outcomes = runner.Outcomes(job["tests"])
     seen = facts.Facts()
     files = sorted({name.split("::")[0] for name in job["tests"]})
     runner.run_pytest(
         pytest, WORKSPACE, plan["roots"], plan["archive"], files, [outcomes, seen], "rewrite"
     )
-    line = {"id": job["id"], "results": outcomes.results, "examples": seen.examples}
-    out.write(json.dumps(line) + "\n")
-    out.flush()
+    return {"id": job["id"], "results": outcomes.results, "examples": seen.examples}
+
+
+def in_child(seconds, answer, work):
+    """What `work` gives in a process forked from this one: None where it does not come to
+    its end, and whether time was the reason. It hands its answer back in a file."""
+    if os.path.lexists(answer):
+        os.unlink(answer)
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        # Processor time, so that a busy machine makes no verdict; the wall clock is for
+        # what waits for ever.
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        try:
+            text = json.dumps(work())
+            with open(answer, "w") as file:
+                file.write(text)
+        finally:
+            sys.stdout.flush()
+            os._exit(0)
+    status = runner.wait(child, 10 * seconds)
+    try:
+        os.killpg(child, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+    if status is None:
+        os.waitpid(child, 0)
+    late = status is None or os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL)
+    try:
+        with open(answer) as file:
+            return json.load(file), late
+    except (OSError, ValueError):
+        return None, late
+
+
+def screen_job(job, plan, pytest):
+    """Everything that is seen of one mutation."""
+    path = os.path.join(WORKSPACE, job["path"])
+    answer = os.path.join(plan["sources"], "answer.json")
+    with open(path, "rb") as file:
+        original = file.read()
+    with open(os.path.join(plan["sources"], job["id"]), "rb") as file:
+        mutated = file.read()
+
+    def look(source, function, examples):
+        """Runs examples over a source, in a process that has run no test."""
+
+        def work():
+            runner.find(WORKSPACE, plan["roots"])
+            return function(examples)
+
+        with open(path, "wb") as file:
+            file.write(source)
+        found, _ = in_child(job["seconds"], answer, work)
+        return found or []
+
+    with open(path, "wb") as file:
+        file.write(mutated)
+    try:
+        line, late = in_child(job["seconds"], answer, lambda: screen_one(job, plan, pytest))
+        if late or line is None:
+            return {"id": job["id"], "timed_out": bool(late)}
+        if line["examples"]:
+            line["examples"] = look(mutated, facts.repeat, line["examples"])
+        if line["examples"]:
+            line["examples"] = look(original, facts.compare, line["examples"])
+        return line
+    finally:
+        with open(path, "wb") as file:
+            file.write(original)
 
 
 def screen(plan, pytest, out):
@@ -120,37 +189,8 @@ def screen(plan, pytest, out):
         except Exception:
             pass
     for job in plan["jobs"]:
-        path = os.path.join(WORKSPACE, job["path"])
-        with open(path, "rb") as file:
-            original = file.read()
-        with open(os.path.join(plan["sources"], job["id"]), "rb") as file:
-            mutated = file.read()
-        with open(path, "wb") as file:
-            file.write(mutated)
-        child = os.fork()
-        if child == 0:
-            os.setsid()
-            # Processor time, so that a busy machine makes no verdict; the wall clock is for
-            # what waits for ever.
-            resource.setrlimit(resource.RLIMIT_CPU, (job["seconds"], job["seconds"] + 1))
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-            try:
-                screen_one(job, plan, pytest, out)
-            finally:
-                sys.stdout.flush()
-                os._exit(0)
-        status = runner.wait(child, 10 * job["seconds"])
-        try:
-            os.killpg(child, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass
-        if status is None:
-            os.waitpid(child, 0)
-        if status is None or os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL):
-            out.write(json.dumps({"id": job["id"], "timed_out": True}) + "\n")
-            out.flush()
-        with open(path, "wb") as file:
-            file.write(original)
+        out.write(json.dumps(screen_job(job, plan, pytest)) + "\n")
+        out.flush()
 
 
 def main():

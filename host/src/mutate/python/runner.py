@@ -61,17 +61,26 @@ def load_pytest(archive):
     return pytest
 
 
-class Outcomes:
-    """Keeps the tests asked for, and notes what came of each."""
+# Wall-clock seconds for one test, which took less than two where it was observed.
+TEST_SECONDS = 60
 
-    def __init__(self, wanted=None):
+
+class Outcomes:
+    """Keeps the tests asked for, and notes what came of each. With `seconds`, a test that
+    takes longer ends the process."""
+
+    def __init__(self, wanted=None, seconds=0):
         self.wanted = None if wanted is None else set(wanted)
+        self.limit = seconds
         self.results = {}
         self.seconds = {}
 
     def pytest_collection_modifyitems(self, config, items):
         if self.wanted is not None:
             items[:] = [item for item in items if item.nodeid in self.wanted]
+
+    def pytest_runtest_logstart(self, nodeid, location):
+        signal.alarm(self.limit)
 
     def pytest_runtest_setup(self, item):
         # Nobody reads the traces, and hundreds of them take longer than the tests.
@@ -99,14 +108,19 @@ class NoDifferences:
         return getattr(difflib, name)
 
 
+def find(workspace, roots):
+    """Lets imports find the package; what Python has itself comes first."""
+    os.chdir(workspace)
+    for root in roots:
+        sys.path.append(os.path.normpath(os.path.join(workspace, root)))
+
+
 def run_pytest(pytest, workspace, roots, archive, files, plugins, assertions):
     """Runs the files in this process."""
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     os.environ.pop("PYTEST_ADDOPTS", None)
     unittest.case.difflib = NoDifferences()
-    os.chdir(workspace)
-    for root in roots:
-        sys.path.append(os.path.normpath(os.path.join(workspace, root)))
+    find(workspace, roots)
     # After the workspace: the package is the one that lies there.
     sys.path.append(archive)
     here = os.path.dirname(os.path.abspath(__file__))
@@ -153,7 +167,7 @@ def judge(plan, tests, workspace, answer, nonce):
     archive = os.path.join(tests, "python.zip")
     wanted = plan["FAIL_TO_PASS"] + plan["PASS_TO_PASS"]
     pytest = load_pytest(archive)
-    outcomes = Outcomes(wanted)
+    outcomes = Outcomes(wanted, TEST_SECONDS)
     files = sorted({name.split("::")[0] for name in wanted})
     run_pytest(pytest, workspace, plan["roots"], archive, files, [outcomes], "plain")
     missed = [name for name in wanted if outcomes.results.get(name) != "passed"]
@@ -195,6 +209,8 @@ def main():
     status = wait(child, plan["seconds"])
     if status is None:
         print("the tests did not end within %s seconds" % plan["seconds"])
+    elif os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM:
+        print("a test did not end within %s seconds" % TEST_SECONDS)
     kill_the_rest()
     os.set_blocking(answer, False)
     try:

@@ -14,7 +14,12 @@ def text_of(value):
         text = repr(value)
     except Exception:
         return None
-    return None if len(text) > LONGEST or " at 0x" in text or "/workspace" in text else text
+    return text if lasts(text) else None
+
+
+def lasts(text):
+    """Whether a text is short, and the same in another process and another folder."""
+    return len(text) <= LONGEST and " at 0x" not in text and "/workspace" not in text
 
 
 def is_literal(value):
@@ -138,6 +143,12 @@ class Shown:
         return line is not None and self.add(line)
 
     def add(self, line):
+        head, _, name = line.partition(" import ")
+        for at, known in enumerate(self.lines_before):
+            if line.startswith("from ") and known.startswith(head + " import "):
+                if name not in known.partition(" import ")[2].split(", "):
+                    self.lines_before[at] += ", " + name
+                return True
         if line not in self.lines_before:
             self.lines_before.append(line)
         return True
@@ -150,6 +161,9 @@ def needed(before, call):
         plain = isinstance(node, ast.Assign) and all(isinstance(target, ast.Name) for target in node.targets)
         if not plain or read & names_bound(node):
             kept.insert(0, node)
+            if plain:
+                # What the names were before this one, nothing after it reads.
+                read -= names_bound(node)
             read.update(names_read(node))
     return kept
 

@@ -1,5 +1,7 @@
 """Texts for people."""
 
+import os
+
 
 def plural(count, word, ending="s"):
     """`1 apple`, `2 apples`."""
@@ -18,3 +20,8 @@ def cut(text, width):
 def initials(name):
     """The first letters of all words."""
     return "".join(word[0].upper() for word in name.split() if word)
+
+
+def greeting(name):
+    """A greeting in the language of whoever runs this."""
+    return ("Hallo " if os.environ.get("SHOP_LANGUAGE") == "de" else "Hello ") + name

@@ -25,3 +25,8 @@ def test_initials_of_names():
 def test_that_hangs_on_the_one_before():
     assert SEEN == ["initials"]
     assert words.plural(3, "pear") == "3 pears"
+
+
+def test_greeting_where_german_is_spoken(monkeypatch):
+    monkeypatch.setenv("SHOP_LANGUAGE", "de")
+    assert words.greeting("Ada") == "Hallo Ada"
