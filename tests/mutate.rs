@@ -15,7 +15,7 @@ fn mutate(out: &Path, jobs: usize) -> Program {
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let archive = String::from_utf8(made.stdout).unwrap();
     let line = format!(
-        "tasks mutate host/tests/data/mutate/shop-1.0 --out {} --python {} --limit 9 --per-function 2 --jobs {jobs}",
+        "tasks mutate host/tests/data/mutate/shop-1.0 --out {} --python {} --limit 40 --per-function 2 --jobs {jobs}",
         out.display(),
         archive.trim()
     );
@@ -66,8 +66,10 @@ fn a_pool_is_the_same_whatever_killed_its_making() {
     let output = mutate(&whole, 2).run();
     assert_eq!(output.code, Some(0), "{}", output.stderr);
     let expected = files(&whole);
-    let count = expected.keys().filter(|path| path.ends_with("instruction.md")).count();
-    assert_eq!(count, 9, "{}", output.stdout);
+    let texts = expected.iter().filter(|(path, _)| path.ends_with("instruction.md"));
+    let texts: Vec<_> = texts.map(|(_, bytes)| String::from_utf8_lossy(bytes)).collect();
+    assert!((10..40).contains(&texts.len()), "{}", output.stdout);
+    assert!(texts.iter().any(|text| text.contains("letters")), "no text shows a set, which has no order");
 
     let suite = torn.join("state/shop.suite.json");
     assert!(kill_when(&torn, || suite.exists()), "it ended before its tests were run");

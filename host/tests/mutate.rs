@@ -58,7 +58,7 @@ fn names(plan: &serde_json::Value, key: &str) -> Vec<String> {
 async fn a_pool_is_verified_disjoint_and_the_same_after_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("pool");
-    let report = pool(&out, 14).await;
+    let report = pool(&out, 30).await;
     let made = tasks(&out);
     assert_eq!(made.len(), report.kept());
     assert!(made.len() >= 10, "{report}");
@@ -101,14 +101,14 @@ async fn a_pool_is_verified_disjoint_and_the_same_after_a_kill() {
     assert_eq!(split_of.len(), 3, "three modules, three splits");
 
     // Done is done.
-    pool(&out, 14).await;
+    pool(&out, 30).await;
     assert_eq!(tasks(&out), made);
 
     // Killed in the middle of writing a line, with a task that has no line yet.
     let record = out.join("state/shop.verdicts.jsonl");
     let lines = std::fs::read(&record).unwrap();
     std::fs::write(&record, &lines[..lines.len() / 2]).unwrap();
-    pool(&out, 14).await;
+    pool(&out, 30).await;
     assert_eq!(tasks(&out), made);
 }
 

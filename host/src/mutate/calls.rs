@@ -10,7 +10,7 @@ const ORDERLESS: [&str; 8] =
     ["min", "max", "isinstance", "issubclass", "print", "hasattr", "getattr", "super"];
 
 /// Functions and methods of which one is easily written for the other.
-const FUNCTIONS: [(&str, &str); 23] = [
+const FUNCTIONS: [(&str, &str); 22] = [
     ("min", "max"),
     ("max", "min"),
     ("any", "all"),
@@ -31,7 +31,6 @@ const FUNCTIONS: [(&str, &str); 23] = [
     ("rpartition", "partition"),
     ("append", "extend"),
     ("extend", "append"),
-    ("pop", "popleft"),
     ("popleft", "pop"),
     ("appendleft", "append"),
 ];

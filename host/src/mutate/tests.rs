@@ -208,6 +208,9 @@ fn wrong_function() {
     check(kind, "return a.lstrip(b)", &["return a.rstrip(b)"]);
     check(kind, "return find(a)", &[]);
     check(kind, "return a.max()", &[]);
+    check(kind, "return a.popleft()", &["return a.pop()"]);
+    // A list has no `popleft`: the error would name the fault.
+    check(kind, "return a.pop()", &[]);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 `observe.py suite PLAN` runs all tests once, with the functions that each test ran.
 `observe.py screen PLAN` runs the chosen tests for each mutation of a list, each in a
-process forked from this one, which has pytest loaded.
+process forked from this one, which has pytest loaded. Sets have another order in each run
+of the tests, as they have where a task is judged, and the same order in every screening.
 """
 
 import importlib
@@ -193,8 +194,19 @@ def screen(plan, pytest, out):
         out.flush()
 
 
+def with_fixed_hashes():
+    """Starts again where sets have the same order each time: it is seen in texts."""
+    if not sys.flags.ignore_environment:
+        return
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    argv = [sys.executable, "-s", "-S", "-B", *sys.argv]
+    os.execve(sys.executable, argv, {**kept, "PYTHONHASHSEED": "0"})
+
+
 def main():
     mode, plan_path = sys.argv[1:]
+    if mode == "screen":
+        with_fixed_hashes()
     with open(plan_path) as file:
         plan = json.load(file)
     pytest = runner.load_pytest(plan["archive"])

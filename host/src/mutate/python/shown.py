@@ -228,7 +228,13 @@ class Put(ast.NodeTransformer):
             plain = isinstance(argument, ast.Starred) and isinstance(argument.value, lists)
             arguments += argument.value.elts if plain else [argument]
         node.args = arguments
+        node.keywords = [part for part in node.keywords if not is_empty_splat(part)]
         return node
+
+
+def is_empty_splat(keyword):
+    """`f(1, **{})` is `f(1)`."""
+    return keyword.arg is None and isinstance(keyword.value, ast.Dict) and not keyword.value.keys
 
 
 def imports_of(tree):

@@ -25,3 +25,8 @@ def initials(name):
 def greeting(name):
     """A greeting in the language of whoever runs this."""
     return ("Hallo " if os.environ.get("SHOP_LANGUAGE") == "de" else "Hello ") + name
+
+
+def letters(text):
+    """The letters of a text, small and large alike."""
+    return set(text.lower())

@@ -30,3 +30,7 @@ def test_that_hangs_on_the_one_before():
 def test_greeting_where_german_is_spoken(monkeypatch):
     monkeypatch.setenv("SHOP_LANGUAGE", "de")
     assert words.greeting("Ada") == "Hallo Ada"
+
+
+def test_letters_of_a_text():
+    assert words.letters("Tea") == {"t", "e", "a"}
