@@ -82,7 +82,13 @@ def suite(plan, pytest):
     for name, result in outcomes.results.items():
         functions = trace.tests.get(name, []) if trace else []
         tests.append(
-            {"name": name, "result": result, "seconds": outcomes.seconds[name], "functions": functions}
+            {
+                "name": name,
+                "result": result,
+                "seconds": outcomes.processor.get(name, 0.0),
+                "waited": outcomes.seconds[name],
+                "functions": functions,
+            }
         )
     loaded = [name for name in sys.modules if name.split(".")[0] in sys.stdlib_module_names]
     return {"status": int(status), "tests": tests, "standard": sorted(loaded)}
