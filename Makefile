@@ -86,7 +86,7 @@ advisories:
 	@scripts/deny.sh advisories
 
 # What tests of Python packages run with; nothing that is there already.
-pytest-zip:
+pytest-zip: setup
 	@scripts/pytest_zip.sh >/dev/null
 
 test: test-weights deny plugin-tools pytest-zip
