@@ -33,7 +33,6 @@ pub(super) fn candidates(package: &Package, suite: &Suite, seed: u64) -> Result<
             functions.entry(function).or_default().push(Candidate {
                 id: hex::encode(&id[..5]),
                 module: module.clone(),
-                mutated: edit.apply(source),
                 mutation,
                 tests,
                 seconds: 3 + (4.0 * seconds) as u64,

@@ -73,15 +73,15 @@ impl Draft<'_> {
         put("tests/task.json", self.plan().as_bytes())?;
         put("solution/solve.sh", SOLVE.as_bytes())?;
         let original = &self.package.modules[&self.candidate.module];
-        let patch = edit::patch(&self.candidate.module, &self.candidate.mutated, original);
+        let mutated = self.candidate.mutated(self.package);
+        let patch = edit::patch(&self.candidate.module, &mutated, original);
         put("solution/patch.diff", patch.as_bytes())?;
 
         let hidden: BTreeSet<&str> =
             self.fail_to_pass.iter().filter_map(|test| test.split("::").next()).collect();
         put("environment/workspace/.gitignore", b"__pycache__/\n")?;
         for (path, bytes) in &self.package.files {
-            let bytes =
-                if *path == self.candidate.module { self.candidate.mutated.as_bytes() } else { bytes };
+            let bytes = if *path == self.candidate.module { mutated.as_bytes() } else { &bytes[..] };
             if !hidden.contains(path.as_str()) {
                 put(&format!("environment/workspace/{path}"), bytes)?;
             }

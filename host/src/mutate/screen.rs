@@ -19,12 +19,17 @@ pub(super) struct Candidate {
     pub(super) id: String,
     pub(super) module: String,
     pub(super) mutation: Mutation,
-    /// The source after the edit.
-    pub(super) mutated: String,
     /// Tests that run the changed function.
     pub(super) tests: Vec<String>,
     /// Seconds of processor time that those may take.
     pub(super) seconds: u64,
+}
+
+impl Candidate {
+    /// The module after the edit; made when asked for, as there are thousands of candidates.
+    pub(super) fn mutated(&self, package: &Package) -> String {
+        self.mutation.edit.apply(&package.modules[&self.module])
+    }
 }
 
 /// What was seen of a mutation.
@@ -78,7 +83,7 @@ pub(super) async fn screen(
         .collect();
     let plan = json!({"roots": [package.root], "standard": suite.standard, "jobs": jobs});
     let sources: Vec<(String, String)> =
-        candidates.iter().map(|one| (one.id.clone(), one.mutated.clone())).collect();
+        candidates.iter().map(|one| (one.id.clone(), one.mutated(package))).collect();
     let limit = 60 + 10 * candidates.iter().map(|one| one.seconds).sum::<u64>();
     let answer = kit.observe("screen", plan, &sources, files, config, limit).await?;
     let read = answer.text.lines().filter_map(|line| serde_json::from_str::<Screened>(line).ok());

@@ -65,7 +65,8 @@ impl Kept {
 }
 
 fn change(source: &Source, candidate: &Candidate) -> String {
-    Change::between(&source.package.modules[&candidate.module], &candidate.mutated).normalised()
+    let package = &source.package;
+    Change::between(&package.modules[&candidate.module], &candidate.mutated(package)).normalised()
 }
 
 fn function_of(candidate: &Candidate) -> (String, String) {
@@ -225,7 +226,8 @@ impl Work<'_> {
         names: &BTreeSet<String>,
     ) -> Option<Draft<'a>> {
         let package = &self.source.package;
-        let change = Change::between(&package.modules[&candidate.module], &candidate.mutated);
+        let mutated = candidate.mutated(package);
+        let change = Change::between(&package.modules[&candidate.module], &mutated);
         let instruction = issue::write(&package.name, package.root, &seen.examples, &change, names)?;
         let failing: BTreeSet<&String> = fail_to_pass.iter().collect();
         let touches = self.source.suite.tests.iter().filter(|test| test.ran.contains_key(&candidate.module));
@@ -259,14 +261,14 @@ impl Work<'_> {
                 fresh.push(Some(draft));
             }
         }
-        let verdicts = fresh.into_iter().map(|draft| async move {
-            match draft {
-                Some(draft) => self.verify(draft).await.map(Some),
-                None => Ok(None),
-            }
-        });
-        let verdicts: Vec<_> = stream::iter(verdicts).buffered(self.options.jobs).collect().await;
-        verdicts.into_iter().collect()
+        let mut verdicts = vec![None; fresh.len()];
+        let runs = fresh.into_iter().enumerate().filter_map(|(at, draft)| Some((at, draft?)));
+        let runs = runs.map(|(at, draft)| async move { (at, self.verify(draft).await) });
+        let done: Vec<_> = stream::iter(runs).buffer_unordered(self.options.jobs).collect().await;
+        for (at, verdict) in done {
+            verdicts[at] = Some(verdict?);
+        }
+        Ok(verdicts)
     }
 
     /// Writes the task aside and judges reference and empty patch as anybody would.
