@@ -4,15 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sha2::{Digest, Sha256};
 
+use super::copies::Copies;
 use super::error::MutateError;
 use super::mutations::mutations;
 use super::observe::Suite;
 use super::package::Package;
 use super::screen::Candidate;
 
-/// Every mutation that a test runs, one of each function before the second of any.
+/// Every mutation that a test runs and no copy of the lines gives away; one of each function
+/// before the second of any.
 pub(super) fn candidates(package: &Package, suite: &Suite, seed: u64) -> Result<Vec<Candidate>, MutateError> {
     let draw = |text: &str| Sha256::digest(format!("{seed} {} {text}", package.name));
+    let copies = Copies::of(package);
     let mut functions: BTreeMap<Vec<u8>, Vec<Candidate>> = BTreeMap::new();
     for (module, source) in &package.modules {
         for mutation in mutations(source)? {
@@ -23,10 +26,10 @@ pub(super) fn candidates(package: &Package, suite: &Suite, seed: u64) -> Result<
                 tests.push(test.name.clone());
                 seconds += test.seconds;
             }
-            if tests.is_empty() {
+            let edit = &mutation.edit;
+            if tests.is_empty() || copies.hold(source, edit) {
                 continue;
             }
-            let edit = &mutation.edit;
             let (start, end) = (edit.range.start, edit.range.end);
             let id = Sha256::digest(format!("{} {module} {start} {end} {}", package.name, edit.text));
             let function = draw(&format!("{module} {} {}", place.name, place.first_line)).to_vec();

@@ -7,6 +7,7 @@
 mod calls;
 mod candidates;
 mod conditions;
+mod copies;
 mod edit;
 mod error;
 mod folder;
