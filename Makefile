@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tandem/target
 RUN ?= runs/quickstart
 DEVICE ?= cpu
 
-.PHONY: help setup build cuda weights test-weights plugin-tools quickstart warmup test test-teacher-live deny advisories bench-host bench-forge bench-agent bench-workspaces
+.PHONY: help setup build cuda weights test-weights plugin-tools pytest-zip quickstart warmup test test-teacher-live deny advisories bench-host bench-forge bench-agent bench-workspaces
 
 help:
 	@echo 'make quickstart   run a small campaign from fetched weights to a report and a pair'
@@ -91,7 +91,11 @@ deny:
 advisories:
 	@scripts/deny.sh advisories
 
-test: test-weights deny plugin-tools
+# What tests of Python packages run with; nothing that is there already.
+pytest-zip: setup
+	@scripts/pytest_zip.sh >/dev/null
+
+test: test-weights deny plugin-tools pytest-zip
 	@scripts/test_tools.sh
 	cargo fmt --all --check
 	cargo fmt --all --check --manifest-path plugins/Cargo.toml

@@ -75,6 +75,7 @@ fn dependencies_between_the_rooms_of_the_host_point_one_way() {
         ("swebench", &[]),
         ("task", &["store", "harness", "workspace", "swebench"]),
         ("dataset", &["store", "swebench", "task"]),
+        ("mutate", &["store", "workspace", "task"]),
         ("agent", &["store", "policy", "plugin", "harness", "workspace", "task"]),
         ("rollout", &["store", "policy", "plugin", "harness", "workspace", "task", "agent"]),
     ]);

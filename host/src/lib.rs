@@ -47,13 +47,14 @@
 //!
 //! Rooms, from those that hold data to those that act: [`store`], [`policy`], [`swebench`],
 //! [`plugin`], [`harness`], [`forge`], [`workspace`], [`cases`], [`task`],
-//! [`dataset`], [`agent`], [`rollout`]. See ARCHITECTURE.md for what each one deliberately does not do.
+//! [`dataset`], [`mutate`], [`agent`], [`rollout`]. See ARCHITECTURE.md for what each one deliberately does not do.
 
 pub mod agent;
 pub mod cases;
 pub mod dataset;
 pub mod forge;
 pub mod harness;
+pub mod mutate;
 pub mod plugin;
 pub mod policy;
 pub mod rollout;

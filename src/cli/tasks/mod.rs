@@ -1,8 +1,9 @@
 //! `tandem tasks`: what is in a task set, can its outcomes be trusted, and how do
-//! published data sets and predictions come in and go out?
+//! published data sets and predictions come in and go out? How are tasks made?
 
 mod evaluate;
 mod import;
+mod mutate;
 mod predictions;
 mod show;
 
@@ -19,6 +20,8 @@ use crate::view::Progress;
 pub enum TasksCommand {
     /// Make task folders from a published data set.
     Import(import::ImportArguments),
+    /// Make repair tasks from Python packages with tests, by putting faults into them.
+    Mutate(mutate::MutateArguments),
     /// List the tasks of a folder.
     List {
         /// A folder of Harbor tasks.
@@ -55,6 +58,7 @@ pub enum TasksCommand {
 pub async fn run(command: TasksCommand) -> Result<Exit> {
     match command {
         TasksCommand::Import(arguments) => import::run(&arguments),
+        TasksCommand::Mutate(arguments) => mutate::run(arguments).await,
         TasksCommand::List { tasks } => {
             let set = TaskSet::load(&tasks)?;
             for task in set.tasks() {
