@@ -1,0 +1,8 @@
+use tandem_plugin::*;
+pub struct Plugin;
+impl OnSubmit for Plugin {
+    fn on_submit(_context: Context, submission: Submission) -> Option<String> {
+        (submission.deferrals == 0).then(|| "Look again.".into())
+    }
+}
+export_on_submit!(Plugin);
