@@ -1,3 +1,5 @@
+//! A plugin of the tests: is a patch taken at once? It goes back the first time.
+
 use tandem_plugin::*;
 pub struct Plugin;
 impl OnSubmit for Plugin {
