@@ -10,15 +10,7 @@ use serde_json::Value;
 use tandem_host::harness::HarnessManifest;
 use tandem_host::store::BlobStore;
 
-const HOLD: &str = r#"use tandem_plugin::*;
-pub struct Plugin;
-impl OnSubmit for Plugin {
-    fn on_submit(_context: Context, submission: Submission) -> Option<String> {
-        (submission.deferrals == 0).then(|| "Look again.".into())
-    }
-}
-export_on_submit!(Plugin);
-"#;
+const HOLD: &str = include_str!("data/look-again.rs");
 
 const CASES: &str = r#"[[case]]
 name = "the first time"

@@ -203,15 +203,7 @@ mod tests {
     use super::*;
     use crate::campaign::record::{Arm, Place};
 
-    const HOLD: &str = r#"use tandem_plugin::*;
-pub struct Plugin;
-impl OnSubmit for Plugin {
-    fn on_submit(_context: Context, submission: Submission) -> Option<String> {
-        (submission.deferrals == 0).then(|| "Look again.".into())
-    }
-}
-export_on_submit!(Plugin);
-"#;
+    const HOLD: &str = include_str!("../../tests/data/look-again.rs");
 
     fn tasks() -> std::path::PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/tasks/first-steps")

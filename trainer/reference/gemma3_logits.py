@@ -17,7 +17,7 @@ import numpy as np
 import torch
 import transformers
 
-from smollm2_logits import POSITIONS, TOP, dequantise, read_gguf
+from smollm2_logits import dequantise, read_gguf, references, write
 
 PROMPTS = {
     # "<bos>The capital of France is"
@@ -102,33 +102,13 @@ def model_from(path):
     return model, metadata["tokenizer.ggml.tokens"], hashlib.sha256(data).hexdigest()
 
 
-@torch.no_grad()
 def main(path, out):
-    torch.set_num_threads(8)
     model, tokens, digest = model_from(path)
     number = {token: id for id, token in enumerate(tokens)}
-    prompts = []
-    for name, pieces in PROMPTS.items():
-        ids = [number[piece] for piece in pieces]
-        logits = model(torch.tensor([ids])).logits[0]
-        logprobs = torch.log_softmax(logits, dim=-1)
-        positions = []
-        for position in range(len(ids) - POSITIONS, len(ids)):
-            row = logits[position]
-            top = torch.topk(row, TOP)
-            positions.append({
-                "position": position,
-                "top": [[int(i), float(v)] for v, i in zip(top.values, top.indices)],
-                "mean": float(row.double().mean()),
-                "square": float((row.double() ** 2).mean()),
-            })
-        following = [round(float(logprobs[i, ids[i + 1]]), 5) for i in range(len(ids) - 1)]
-        prompts.append({"name": name, "ids": ids, "positions": positions, "next_logprobs": following})
-        print(name, "most likely next:", tokens[positions[-1]["top"][0][0]], positions[-1]["top"][0])
-    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-    with open(out, "w") as file:
-        json.dump({"weights_sha256": digest, "versions": versions, "prompts": prompts}, file)
-        file.write("\n")
+    prompts = references(model, {name: [number[piece] for piece in pieces] for name, pieces in PROMPTS.items()})
+    for prompt in prompts:
+        prompt["next_logprobs"] = [round(value, 5) for value in prompt["next_logprobs"]]
+    write(out, digest, prompts)
 
 
 if __name__ == "__main__":

@@ -149,11 +149,11 @@ def model_from(path):
 
 
 @torch.no_grad()
-def main(path, out):
+def references(model, prompts):
+    """What the model says after each prompt: name -> ids."""
     torch.set_num_threads(8)
-    model, digest = model_from(path)
-    prompts = []
-    for name, ids in PROMPTS.items():
+    found = []
+    for name, ids in prompts.items():
         logits = model(torch.tensor([ids])).logits[0]
         logprobs = torch.log_softmax(logits, dim=-1)
         positions = []
@@ -167,12 +167,21 @@ def main(path, out):
                 "square": float((row.double() ** 2).mean()),
             })
         following = [float(logprobs[i, ids[i + 1]]) for i in range(len(ids) - 1)]
-        prompts.append({"name": name, "ids": ids, "positions": positions, "next_logprobs": following})
+        found.append({"name": name, "ids": ids, "positions": positions, "next_logprobs": following})
         print(name, "most likely next:", positions[-1]["top"][0])
+    return found
+
+
+def write(out, digest, prompts, **layout):
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     with open(out, "w") as file:
-        json.dump({"weights_sha256": digest, "versions": versions, "prompts": prompts}, file, indent=1)
+        json.dump({"weights_sha256": digest, "versions": versions, "prompts": prompts}, file, **layout)
         file.write("\n")
+
+
+def main(path, out):
+    model, digest = model_from(path)
+    write(out, digest, references(model, PROMPTS), indent=1)
 
 
 if __name__ == "__main__":

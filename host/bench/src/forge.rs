@@ -114,8 +114,8 @@ fn page(machine: &[(&'static str, String)], rows: &str) -> String {
     page += rows;
     page += &format!(
         "\nMedians of {ROUNDS} builds, each of a text of its own. The first build of a language also prepares what it \
-         needs once: the SDK, the standard library, a digest of the \
-         compiler. The first admission compiles all of a component; those after it take the functions that did not \
+         needs once: the SDK, the standard library, a digest of the compiler. \
+         The first admission compiles all of a component; those after it take the functions that did not \
          change, such as the interpreter's, from the code cache.\n"
     );
     page

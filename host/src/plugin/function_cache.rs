@@ -8,8 +8,8 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::fs::OpenOptions;
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -45,15 +45,7 @@ impl FunctionCache {
     /// Reads the file; one that is missing, or not a plain file, knows nothing.
     pub fn open(path: &Path) -> Self {
         let bytes = read(path).unwrap_or_default();
-        let mut known = HashMap::new();
-        let (mut at, mut rest) = (0, &bytes[..]);
-        while let Some((header, after)) = rest.split_first_chunk::<HEADER>() {
-            let Some(size) = size_of(header).filter(|size| *size <= after.len()) else { break };
-            let start = at + HEADER;
-            known.insert(key_of(header), start..start + size);
-            at = start + size;
-            rest = &after[size..];
-        }
+        let known = records(&bytes).collect();
         Self { path: path.to_owned(), bytes, known, new: Mutex::default() }
     }
 
@@ -72,13 +64,12 @@ impl FunctionCache {
             .custom_flags(libc::O_NOFOLLOW)
             .open(&self.path)?;
         file.lock()?;
-        let end = file.metadata()?.len();
-        if end + new.records.len() as u64 > CAP {
-            file.set_len(0)?;
-        } else {
-            // Behind the last whole record: what a crash cut off would hide everything after it.
-            file.set_len(whole(&file)?)?;
-        }
+        let mut present = Vec::new();
+        file.read_to_end(&mut present)?;
+        // Behind the last whole record: what a crash cut off would hide everything after it.
+        let whole = records(&present).last().map_or(0, |(_, code)| code.end);
+        let full = (whole + new.records.len()) as u64 > CAP;
+        file.set_len(if full { 0 } else { whole as u64 })?;
         file.seek(SeekFrom::End(0))?;
         file.write_all(&new.records)
     }
@@ -108,15 +99,16 @@ impl CacheStore for FunctionCache {
     }
 }
 
-fn size_of(header: &[u8; HEADER]) -> Option<usize> {
-    let size = u32::from_le_bytes(*header[KEY..].first_chunk()?);
-    usize::try_from(size).ok()
-}
-
-fn key_of(header: &[u8; HEADER]) -> [u8; KEY] {
-    let mut key = [0; KEY];
-    key.copy_from_slice(&header[..KEY]);
-    key
+/// The whole records of a file: the key, and where the code lies.
+fn records(bytes: &[u8]) -> impl Iterator<Item = ([u8; KEY], Range<usize>)> + '_ {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let header = bytes[at..].first_chunk::<HEADER>()?;
+        let size = usize::try_from(u32::from_le_bytes(*header[KEY..].first_chunk()?)).ok()?;
+        let code = at + HEADER..(at + HEADER).checked_add(size).filter(|end| *end <= bytes.len())?;
+        at = code.end;
+        Some((*header.first_chunk()?, code))
+    })
 }
 
 fn checksum(key: &[u8], code: &[u8]) -> [u8; 8] {
@@ -124,22 +116,6 @@ fn checksum(key: &[u8], code: &[u8]) -> [u8; 8] {
     let mut short = [0; 8];
     short.copy_from_slice(&sum[..8]);
     short
-}
-
-/// Bytes of the file up to the end of its last whole record.
-fn whole(file: &File) -> io::Result<u64> {
-    use std::os::unix::fs::FileExt;
-    let (length, mut at) = (file.metadata()?.len(), 0);
-    let mut header = [0; HEADER];
-    while at + HEADER as u64 <= length {
-        file.read_exact_at(&mut header, at)?;
-        let end = at + HEADER as u64 + size_of(&header).unwrap_or(usize::MAX) as u64;
-        if end > length {
-            break;
-        }
-        at = end;
-    }
-    Ok(at)
 }
 
 fn read(path: &Path) -> Option<Vec<u8>> {
@@ -150,7 +126,7 @@ fn read(path: &Path) -> Option<Vec<u8>> {
     }
     file.lock_shared().ok()?;
     let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).ok()?);
-    io::Read::read_to_end(&mut &file, &mut bytes).ok()?;
+    (&file).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
 

@@ -9,9 +9,13 @@ use super::prompts::{PluginText, without_tests};
 /// A part of an SDK, or all of it.
 #[derive(Serialize)]
 pub struct SdkPart {
-    /// A heading; empty for the first part.
+    /// Its heading.
     title: &'static str,
     text: String,
+}
+
+fn part(title: &'static str, text: &str) -> SdkPart {
+    SdkPart { title, text: text.trim_end().to_owned() }
 }
 
 /// A language as the harness teacher reads it.
@@ -41,7 +45,6 @@ macro_rules! example {
 
 impl LanguageText {
     pub fn of(language: Language) -> Self {
-        let part = |title, text: &str| SdkPart { title, text: text.trim_end().to_owned() };
         // The same plugin in every language but Rust, which has shorter ones.
         let guard = |source| vec![plugin(language, "guard", &["workspace-read"], source)];
         let types = "The contract's types, functions of a plugin, and capabilities";
@@ -128,7 +131,6 @@ impl LanguageText {
 }
 
 fn rust() -> LanguageText {
-    let part = |title, text: &str| SdkPart { title, text: text.trim_end().to_owned() };
     let sdk = plugins!("sdk/src/lib.rs");
     LanguageText {
         name: Language::Rust.name(),

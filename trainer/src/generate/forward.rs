@@ -186,11 +186,8 @@ impl Batch {
         let from_slots: Vec<i64> = rows.iter().map(|row| (row.slot - slots.start) as i64).collect();
         let at = integers(places().map(|(_, position)| position as i64).collect());
         let rotation = inference.rotary.at(at.clone(), count, tokens);
-        let local = inference.model.config().window.as_ref().map(|window| {
-            let own = inference.local_rotary.as_ref().map(|table| table.at(at, count, tokens));
-            (own.unwrap_or_else(|| rotation.clone()), bias(window.tokens))
-        });
-        let inputs = LayerInputs { rotation, bias: bias(usize::MAX), local };
+        let local = inference.local_rotary.as_ref().map(|table| table.at(at, count, tokens));
+        let inputs = LayerInputs::new(inference.model.config(), rotation, local, bias);
         Self {
             ids: integers(ids).reshape([count, tokens]),
             inputs,

@@ -8,8 +8,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use super::forward::{Buckets, Inference, Row};
 use super::*;
-use crate::model::config::tests::tiny_of;
-use crate::model::{CausalLm, Family, ModelConfig};
+use crate::model::{CausalLm, Family, ModelConfig, tiny_of};
 
 fn config() -> ModelConfig {
     ModelConfig { head_dim: 8, ..ModelConfig::llama(24, 40, 3, [4, 2], 64) }

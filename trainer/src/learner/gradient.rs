@@ -130,12 +130,19 @@ struct Statistics {
     effective_sample_size: f64,
     /// Mean log-ratio of each sample; empty where no objective asks.
     sequence_log_ratio: Vec<f32>,
+    /// Mean of ℓ_old − ℓ_sampler over the trained tokens of each sample; 0 where ℓ_old is the sampler's.
+    sampler_gap: Vec<f64>,
 }
 
 impl Statistics {
     fn of(samples: &[Sample], aim: &Aim) -> Self {
+        let sampler_gap = match aim {
+            // Such samples need no log-probabilities.
+            Aim::Supervised => Vec::new(),
+            Aim::Policy { .. } => samples.iter().map(mean_sampler_gap).collect(),
+        };
         let Aim::Policy { before: Some(before), .. } = aim else {
-            return Self { effective_sample_size: 1.0, sequence_log_ratio: Vec::new() };
+            return Self { effective_sample_size: 1.0, sequence_log_ratio: Vec::new(), sampler_gap };
         };
         let log_ratios: Vec<Vec<f64>> = samples
             .iter()
@@ -152,8 +159,20 @@ impl Statistics {
         Self {
             sequence_log_ratio: means.collect(),
             effective_sample_size: effective_sample_size(log_ratios.into_iter().flatten()),
+            sampler_gap,
         }
     }
+}
+
+/// ℓ_old − ℓ_sampler of a token; 0 where ℓ_old is the sampler's.
+fn sampler_gap(sample: &Sample, at: usize) -> f64 {
+    let old = sample.old_logprobs.as_ref();
+    old.map_or(0.0, |old| f64::from(old[at]) - f64::from(sample.logprobs[at]))
+}
+
+fn mean_sampler_gap(sample: &Sample) -> f64 {
+    let trained = (0..sample.ids.len()).filter(|at| sample.mask[*at]);
+    trained.map(|at| sampler_gap(sample, at)).sum::<f64>() / sample.trained().max(1) as f64
 }
 
 /// The constants of a chunk of rows.
@@ -183,19 +202,11 @@ impl Terms {
         if let Aim::Supervised = aim {
             return Self { weight: column(&|sample, _| weight(sample) as f32), policy: None };
         }
-        let apart =
-            |sample: &Sample, old: &[f32], at: usize| f64::from(old[at]) - f64::from(sample.logprobs[at]);
-        // Of each sample that was computed again: ℓ_old − ℓ_sampler, the mean over its trained tokens.
-        let means: Vec<f64> = samples
-            .iter()
-            .map(|sample| {
-                let Some(old) = &sample.old_logprobs else { return 0.0 };
-                let trained = (0..sample.ids.len()).filter(|at| sample.mask[*at]);
-                trained.map(|at| apart(sample, old, at)).sum::<f64>() / sample.trained().max(1) as f64
-            })
-            .collect();
         let correction = |sample: &Sample, row: &Row| match &sample.old_logprobs {
-            Some(old) => config.correction.weight(apart(sample, old, row.position), means[row.sample]),
+            Some(_) => {
+                let mean = statistics.sampler_gap[row.sample];
+                config.correction.weight(sampler_gap(sample, row.position), mean)
+            }
             None => 1.0,
         };
         let old = |sample: &Sample, row: &Row| {

@@ -63,15 +63,16 @@ pub(super) fn pull_back(
     let Reading { logp, entropy, probabilities } = read(logits.clone().inner(), &targets);
     let (by_logp, by_entropy) = by_row(logp.clone(), entropy.clone());
     let by_logp: Tensor<2> = by_logp.unsqueeze_dim(1);
-    let mut by_logits =
-        (probabilities.clone() * by_logp.clone().neg()).scatter(1, targets, by_logp, IndexingUpdateOp::Add);
-    if let Some(by_entropy) = by_entropy {
-        // ∂H/∂logits = −p · (log p + H).
-        let surprise =
-            probabilities.clone().clamp_min(f32::MIN_POSITIVE).log() + entropy.clone().unsqueeze_dim(1);
-        let slope: Tensor<2> = by_entropy.unsqueeze_dim(1);
-        by_logits = by_logits - probabilities * surprise * slope;
-    }
+    // What each probability is multiplied by. ∂H/∂logits = −p · (log p + H).
+    let slope = match by_entropy {
+        None => by_logp.clone().neg(),
+        Some(by_entropy) => {
+            let log = probabilities.clone().clamp_min(f32::MIN_POSITIVE).log();
+            let by_entropy: Tensor<2> = by_entropy.unsqueeze_dim(1);
+            by_logp.clone().neg() - (log + entropy.clone().unsqueeze_dim(1)) * by_entropy
+        }
+    };
+    let by_logits = (probabilities * slope).scatter(1, targets, by_logp, IndexingUpdateOp::Add);
     // The gradient of Σ logits · constant by the logits is the constant.
     let mut gradients = (logits * by_logits).sum().backward();
     let by_hidden = match hidden.grad_remove(&mut gradients) {

@@ -162,7 +162,7 @@ impl CausalLm {
         let mut tensors = NamedTensors::new("the policy");
         tensors.insert(EMBEDDING, host(self.embedding.val()));
         for (index, layer) in self.layers.iter().enumerate() {
-            layer.store(&mut tensors, index, self.config.family);
+            layer.store(&mut tensors, index);
         }
         tensors.insert(FINAL_NORM, host(self.norm.weight.val()));
         if let Some(head) = &self.head {

@@ -127,14 +127,6 @@ pub struct ExpertsConfig {
     pub layers: Vec<bool>,
 }
 
-/// The gate of the feed-forward network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Activation {
-    Silu,
-    /// GELU by its approximation with tanh.
-    GeluTanh,
-}
-
 /// Low-rank adaptation (Hu et al. 2021, arXiv:2106.09685) of q, k, v, o, gate, up and down:
 /// `y = xW + (alpha / rank) · (xA)B`, with `W` frozen.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -215,8 +207,14 @@ impl ModelConfig {
         if self.family == Family::Gemma3 { (self.hidden_size as f64).sqrt() } else { 1.0 }
     }
 
-    pub(crate) fn activation(&self) -> Activation {
-        if self.family == Family::Gemma3 { Activation::GeluTanh } else { Activation::Silu }
+    /// Whether the gate of the feed-forward network is GELU, by its approximation with tanh, and not SiLU.
+    pub(crate) fn gelu(&self) -> bool {
+        self.family == Family::Gemma3
+    }
+
+    /// Whether what each half of a layer gives is normalised too.
+    pub(crate) fn output_norms(&self) -> bool {
+        self.family == Family::Gemma3
     }
 
     /// Whether the layer looks at the newest tokens only.

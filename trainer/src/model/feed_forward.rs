@@ -5,7 +5,7 @@ use burn::tensor::activation::{gelu_approximate, silu, softmax};
 use burn::tensor::{DType, Device, IndexingUpdateOp, Int, Tensor, TensorData};
 
 use super::ModelConfig;
-use super::config::{Activation, ExpertsConfig};
+use super::config::ExpertsConfig;
 use super::projection::{Part, Projection, host, parameter};
 use crate::weights::{NamedTensors, WeightsError};
 
@@ -35,11 +35,9 @@ pub(crate) struct Experts {
     normalised: bool,
 }
 
-/// The names of the parts and of the down projection.
-struct Names([&'static str; 3]);
-
-const DENSE: Names = Names(["mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]);
-const EXPERT: Names = Names(["gate_proj", "up_proj", "down_proj"]);
+/// The names of gate, up and down.
+const DENSE: [&str; 3] = ["mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"];
+const EXPERT: [&str; 3] = ["gate_proj", "up_proj", "down_proj"];
 const ROUTER: &str = "mlp.gate.weight";
 
 impl FeedForward {
@@ -91,7 +89,7 @@ impl Mlp {
         config: &ModelConfig,
         tensors: &NamedTensors,
         prefix: &str,
-        Names([gate, up, down]): Names,
+        [gate, up, down]: [&'static str; 3],
         width: usize,
         bias: bool,
         device: &Device,
@@ -103,7 +101,7 @@ impl Mlp {
             gate_up: Projection::load(tensors, prefix, gate_up, hidden, bias, device)?,
             down: Projection::load(tensors, prefix, down, width, bias, device)?,
             width,
-            gelu: config.activation() == Activation::GeluTanh,
+            gelu: config.gelu(),
         })
     }
 
@@ -159,13 +157,12 @@ impl Experts {
         let chosen = chosen.try_into_vec_as::<i64>();
         let chosen =
             chosen.unwrap_or_else(|error| panic!("the device cannot say which experts are used: {error}"));
+        let mut places = vec![Vec::new(); self.experts.len()];
+        for (at, expert) in (0..).zip(chosen) {
+            places[expert as usize].push(at);
+        }
         let mut out = Tensor::<2>::zeros([rows, hidden], (&device, dtype));
-        for (number, expert) in self.experts.iter().enumerate() {
-            let places: Vec<i64> =
-                (0..chosen.len()).filter(|at| chosen[*at] == number as i64).map(|at| at as i64).collect();
-            if places.is_empty() {
-                continue;
-            }
+        for (expert, places) in self.experts.iter().zip(places).filter(|(_, places)| !places.is_empty()) {
             let integers = |values: Vec<i64>| -> Tensor<1, Int> {
                 let count = values.len();
                 Tensor::from_data(TensorData::new(values, [count]), &device)

@@ -21,11 +21,23 @@ impl LayerInputs {
     /// For sequences of `tokens` tokens from their beginning.
     pub fn causal(config: &ModelConfig, tokens: usize, device: &Device) -> Self {
         let rotation = RotaryTable::new(config, tokens, device).all();
-        let local = config.window.as_ref().map(|window| {
-            let own = RotaryTable::local(config, tokens, device).map(RotaryTable::all);
-            (own.unwrap_or_else(|| rotation.clone()), causal_bias(tokens, window.tokens, device))
-        });
-        Self { rotation, bias: causal_bias(tokens, tokens, device), local }
+        let local = RotaryTable::local(config, tokens, device).map(RotaryTable::all);
+        Self::new(config, rotation, local, |window| causal_bias(tokens, window, device))
+    }
+
+    /// `local` is the rotation of layers with a window, where it differs; `bias` gives that of a window of so
+    /// many tokens.
+    pub fn new(
+        config: &ModelConfig,
+        rotation: Rotation,
+        local: Option<Rotation>,
+        bias: impl Fn(usize) -> Tensor<5>,
+    ) -> Self {
+        let local = config
+            .window
+            .as_ref()
+            .map(|window| (local.unwrap_or_else(|| rotation.clone()), bias(window.tokens)));
+        Self { rotation, bias: bias(usize::MAX), local }
     }
 
     /// For a layer that looks at the newest tokens only, or for one that looks at all.

@@ -3,12 +3,12 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 
+use super::ModelConfig;
 use super::attention::{Attention, HEAD_NORMS};
 use super::feed_forward::FeedForward;
 use super::inputs::LayerInputs;
 use super::norm::RmsNorm;
 use super::projection::{Projection, host};
-use super::{Family, ModelConfig};
 use crate::weights::{NamedTensors, WeightsError};
 
 /// A decoder layer.
@@ -26,27 +26,36 @@ pub(crate) struct DecoderLayer {
     pub slides: bool,
 }
 
-/// The names of the norms: before and after attention, before and after the feed-forward network.
-fn norm_names(family: Family) -> [Option<&'static str>; 4] {
-    const FIRST: &str = "input_layernorm.weight";
-    const SECOND: &str = "post_attention_layernorm.weight";
-    match family {
-        Family::Gemma3 => [
-            Some(FIRST),
-            Some(SECOND),
-            Some("pre_feedforward_layernorm.weight"),
-            Some("post_feedforward_layernorm.weight"),
-        ],
-        _ => [Some(FIRST), None, Some(SECOND), None],
+/// The names of a layer's norms.
+struct NormNames {
+    attention: &'static str,
+    attention_output: Option<&'static str>,
+    mlp: &'static str,
+    mlp_output: Option<&'static str>,
+}
+
+impl NormNames {
+    /// Hugging Face's name of the one before the feed-forward network depends on whether attention has one
+    /// after it.
+    fn of(output_norms: bool) -> Self {
+        const SECOND: &str = "post_attention_layernorm.weight";
+        let (attention_output, mlp, mlp_output) = match output_norms {
+            true => {
+                (Some(SECOND), "pre_feedforward_layernorm.weight", Some("post_feedforward_layernorm.weight"))
+            }
+            false => (None, SECOND, None),
+        };
+        Self { attention: "input_layernorm.weight", attention_output, mlp, mlp_output }
     }
 }
 
 impl ModelConfig {
     /// The names and widths of a layer's norms.
     pub(super) fn norms_of_layer(&self) -> Vec<(&'static str, usize)> {
-        let whole = norm_names(self.family).into_iter().flatten().map(|name| (name, self.hidden_size));
+        let NormNames { attention, attention_output, mlp, mlp_output } = NormNames::of(self.output_norms());
+        let whole = [Some(attention), attention_output, Some(mlp), mlp_output].into_iter().flatten();
         let heads = HEAD_NORMS.into_iter().filter(|_| self.head_norms()).map(|name| (name, self.head_dim));
-        whole.chain(heads).collect()
+        whole.map(|name| (name, self.hidden_size)).chain(heads).collect()
     }
 }
 
@@ -60,14 +69,14 @@ impl DecoderLayer {
         let prefix = prefix(index);
         let norm =
             |name: &str| load_norm(config, tensors, &format!("{prefix}.{name}"), config.hidden_size, device);
-        let [before_attention, after_attention, before_mlp, after_mlp] = norm_names(config.family);
+        let names = NormNames::of(config.output_norms());
         Ok(Self {
-            attention_norm: norm(before_attention.unwrap_or_default())?,
+            attention_norm: norm(names.attention)?,
             attention: Attention::load(config, tensors, &prefix, device)?,
-            attention_output_norm: after_attention.map(norm).transpose()?,
-            mlp_norm: norm(before_mlp.unwrap_or_default())?,
+            attention_output_norm: names.attention_output.map(norm).transpose()?,
+            mlp_norm: norm(names.mlp)?,
             mlp: FeedForward::load(config, tensors, &prefix, index, device)?,
-            mlp_output_norm: after_mlp.map(norm).transpose()?,
+            mlp_output_norm: names.mlp_output.map(norm).transpose()?,
             slides: config.slides(index),
         })
     }
@@ -118,15 +127,15 @@ impl DecoderLayer {
     }
 
     /// Adds the layer's weights to `tensors` under their Hugging Face names.
-    pub fn store(&self, tensors: &mut NamedTensors, index: usize, family: Family) {
+    pub fn store(&self, tensors: &mut NamedTensors, index: usize) {
         let prefix = prefix(index);
-        let norms = [
-            Some(&self.attention_norm),
-            self.attention_output_norm.as_ref(),
-            Some(&self.mlp_norm),
-            self.mlp_output_norm.as_ref(),
-        ];
-        for (name, norm) in norm_names(family).into_iter().zip(norms) {
+        let names = NormNames::of(self.attention_output_norm.is_some());
+        for (name, norm) in [
+            (Some(names.attention), Some(&self.attention_norm)),
+            (names.attention_output, self.attention_output_norm.as_ref()),
+            (Some(names.mlp), Some(&self.mlp_norm)),
+            (names.mlp_output, self.mlp_output_norm.as_ref()),
+        ] {
             if let (Some(name), Some(norm)) = (name, norm) {
                 tensors.insert(format!("{prefix}.{name}"), host(norm.weight.val()));
             }

@@ -4,7 +4,7 @@
 mod architectures;
 mod attention;
 mod causal_lm;
-pub(crate) mod config;
+mod config;
 mod feed_forward;
 mod gguf_config;
 mod hugging_face;
@@ -22,5 +22,7 @@ pub use causal_lm::CausalLm;
 pub use config::{Biases, ExpertsConfig, Family, LoraConfig, ModelConfig, SlidingWindow};
 pub use rope::RopeScaling;
 
+#[cfg(test)]
+pub(crate) use config::tests::tiny_of;
 pub(crate) use inputs::{LayerInputs, MASKED};
 pub(crate) use rope::{RotaryTable, Rotation};

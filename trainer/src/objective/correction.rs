@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Log-ratios are clamped to ±20 before `exp`.
-const LIMIT: f64 = 20.0;
+use super::LOG_RATIO_LIMIT;
 
 /// The weight `w` of a token's loss, from `d = ℓ_old − ℓ_sampler`; it carries no gradient.
 ///
@@ -33,7 +32,8 @@ impl Default for Correction {
 impl Correction {
     /// The weight of a token with this difference, in a sample with this mean difference.
     pub fn weight(&self, token: f64, mean: f64) -> f32 {
-        let ratio = |d: f64| d.clamp(-LIMIT, LIMIT).exp() as f32;
+        let limit = f64::from(LOG_RATIO_LIMIT);
+        let ratio = |d: f64| d.clamp(-limit, limit).exp() as f32;
         match *self {
             Self::Off => 1.0,
             Self::Token { cap } => ratio(token).min(cap),

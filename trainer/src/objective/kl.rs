@@ -3,6 +3,8 @@
 use burn::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::LOG_RATIO_LIMIT;
+
 /// An estimate of KL(θ‖reference) from one sampled token, with `d = ℓ_reference − ℓ_θ`
 /// (Schulman 2020, "Approximating KL divergence").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +36,7 @@ impl KlPenalty {
 
     /// `[n]`, differentiable in `logp`. Differences are clamped to ±20.
     pub fn of(&self, logp: Tensor<1>, reference: Tensor<1>) -> Tensor<1> {
-        let apart = (reference - logp).clamp(-20.0, 20.0);
+        let apart = (reference - logp).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT);
         let estimate = match self.estimator {
             KlEstimator::K1 => apart.neg(),
             KlEstimator::K2 => apart.square().mul_scalar(0.5),

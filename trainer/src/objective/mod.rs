@@ -13,3 +13,6 @@ pub use aggregation::Aggregation;
 pub use correction::Correction;
 pub use kl::{KlEstimator, KlPenalty};
 pub use policy_loss::{Objective, Rows, TokenLoss, effective_sample_size};
+
+/// Log-ratios are clamped to ±20 before `exp`: e^20 is still finite when squared in f32.
+const LOG_RATIO_LIMIT: f32 = 20.0;

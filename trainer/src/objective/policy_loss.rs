@@ -4,8 +4,7 @@ use burn::prelude::*;
 use burn::tensor::DType;
 use serde::{Deserialize, Serialize};
 
-/// Log-ratios are clamped to ±20 before `exp`: e^20 is still finite when squared in f32.
-const LOG_RATIO_LIMIT: f32 = 20.0;
+use super::LOG_RATIO_LIMIT;
 
 /// A policy-gradient objective on the ratio `r = exp(ℓ_θ − ℓ_old)` of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

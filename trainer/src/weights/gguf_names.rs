@@ -26,21 +26,18 @@ impl Naming {
     }
 
     /// The Hugging Face names of a tensor, and the tensors as they are there: one for each expert, else
-    /// one. None of a table that is computed here.
+    /// one.
     pub fn to_hugging_face(
         &self,
         path: &Path,
         name: &str,
         tensor: HostTensor,
     ) -> Result<Vec<(String, HostTensor)>, WeightsError> {
-        let whole = match name {
-            "token_embd.weight" => Some(("model.embed_tokens.weight", tensor.clone())),
-            "output_norm.weight" => Some(("model.norm.weight", self.norm(tensor.clone()))),
-            "output.weight" => Some(("lm_head.weight", tensor.clone())),
-            _ => None,
-        };
-        if let Some((whole, tensor)) = whole {
-            return Ok(vec![(whole.into(), tensor)]);
+        match name {
+            "token_embd.weight" => return Ok(vec![("model.embed_tokens.weight".into(), tensor)]),
+            "output_norm.weight" => return Ok(vec![("model.norm.weight".into(), self.norm(tensor))]),
+            "output.weight" => return Ok(vec![("lm_head.weight".into(), tensor)]),
+            _ => {}
         }
         let unknown = || WeightsError::UnsupportedModel {
             path: path.to_owned(),
