@@ -476,8 +476,8 @@ impl Campaign {
 
     /// One policy update on the round's groups, then a checkpoint.
     async fn update(&mut self, round: u32) -> Result<()> {
-        if self.record.phase::<UpdateReport>(round, "update")?.is_some() {
-            return Ok(());
+        if let Some(report) = self.record.phase::<UpdateReport>(round, "update")? {
+            return report.check_stuck(round);
         }
         self.check_cancelled()?;
         let mut groups: BTreeMap<String, Vec<EpisodeRecord>> = BTreeMap::new();
@@ -493,7 +493,7 @@ impl Campaign {
         spinner.finish();
         self.record.end_phase(round, "update", &report)?;
         self.progress.say(&format!("round {round}: {}", report.sentence()));
-        Ok(())
+        report.check_stuck(round)
     }
 
     fn check_cancelled(&self) -> Result<()> {

@@ -13,9 +13,7 @@ mod replay;
 mod setup;
 mod tasks;
 mod teacher;
-#[cfg(feature = "train")]
 mod train;
-#[cfg(feature = "train")]
 mod warmup;
 
 use std::io::IsTerminal;
@@ -81,10 +79,8 @@ enum Command {
     /// Record demonstrations from tasks that carry scripted replies.
     Demos(demos::DemosArguments),
     /// Teach a policy the protocol from demonstrations.
-    #[cfg(feature = "train")]
     Warmup(warmup::WarmupArguments),
     /// Run a campaign from its file, or go on with one.
-    #[cfg(feature = "train")]
     Train(train::TrainArguments),
     /// Remove what runs left behind that were ended from outside.
     Gc(gc::GcArguments),
@@ -152,9 +148,7 @@ async fn dispatch(command: Command) -> Result<Exit> {
         Command::Replay(arguments) => replay::run(arguments).await,
         Command::Export(arguments) => export::run(&arguments),
         Command::Demos(arguments) => demos::run(arguments).await,
-        #[cfg(feature = "train")]
         Command::Warmup(arguments) => warmup::run(arguments),
-        #[cfg(feature = "train")]
         Command::Train(arguments) => train::run(arguments).await,
         Command::Gc(arguments) => gc::run(arguments),
         Command::Report(arguments) => report(&arguments),

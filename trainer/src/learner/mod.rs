@@ -18,7 +18,7 @@ mod warmup;
 
 pub use config::LearnerConfig;
 pub use error::LearnError;
-pub use report::{Ratios, StepReport};
+pub use report::{MOST_SKIPS, Ratios, StepReport};
 pub use sample::Sample;
 pub use step::Learner;
 pub use warmup::{WarmupConfig, WarmupError, WarmupReport, warm_up};
