@@ -65,7 +65,7 @@ impl WorkspaceAccess for Workspace {
     }
 
     async fn exec(&self, argv: &[String], timeout: Duration) -> Result<ExecOutput, WorkspaceError> {
-        let command = SandboxCommand::argv(argv, timeout.min(EXEC_TIME));
+        let command = SandboxCommand::argv(argv, timeout.min(EXEC_TIME)).alone();
         let output = self.run(&command).await.map_err(failed)?;
         let bytes = output.output.bytes();
         let text = match bytes.len() > EXEC_BYTES {

@@ -22,6 +22,9 @@ pub trait Sandbox: Debug + Send + Sync {
     /// the sandbox itself, which is never the command's own doing.
     async fn run(&self, command: &SandboxCommand) -> Result<CommandOutput, Error>;
 
+    /// Leaves no process in the sandbox, not even one that waits for the next command.
+    async fn settle(&self) {}
+
     /// The user and group of the host that owns what commands write, where it
     /// is not the user of the host itself.
     fn owner(&self) -> Option<u32>;

@@ -34,6 +34,7 @@ use super::lease::{Held, Lease, ProcessId, Session};
 use super::overlay::Keeper;
 use super::programs::find_program;
 use super::proxy::Proxy;
+use super::resident::{Ended, Resident, answer, not_started, on_lasting_thread};
 use super::scratch::Scratch;
 
 /// The user that commands see themselves as.
@@ -70,6 +71,8 @@ pub(super) struct Bubblewrap {
     keeper: Option<Arc<Keeper>>,
     proxy: Option<Proxy>,
     group: Option<Cgroup>,
+    /// For an agent's commands: the sandbox that waits for the next, if one does.
+    resident: Option<tokio::sync::Mutex<Option<Resident>>>,
 }
 
 /// What a bubblewrap sandbox is made of.
@@ -78,6 +81,8 @@ pub(super) struct Parts {
     pub(super) keeper: Option<Arc<Keeper>>,
     pub(super) proxy: Option<Proxy>,
     pub(super) space: Option<Arc<Space>>,
+    /// Whether commands may share a sandbox that stays: not where a patch is judged.
+    pub(super) resident: bool,
 }
 
 impl Bubblewrap {
@@ -90,7 +95,10 @@ impl Bubblewrap {
         let session = scratch.session().clone();
         let launcher = Launcher::of(config, scratch).await?;
         let group = Cgroup::make(&session, config)?;
+        // Commands open their output again by `/proc`.
+        let resident = parts.resident && config.sandbox.resident && launcher.proc;
         Ok(Self {
+            resident: resident.then(tokio::sync::Mutex::default),
             launcher,
             etc: minimal_etc(&session)?,
             session,
@@ -104,9 +112,9 @@ impl Bubblewrap {
         })
     }
 
-    /// Starts bubblewrap. No code runs between fork and exec, so that a host
+    /// Bubblewrap up to the command. No code runs between fork and exec, so that a host
     /// with gigabytes of weights in memory does not pay for a copy of its page tables.
-    fn spawn(&self, command: &SandboxCommand, writer: io::PipeWriter) -> Result<Child, Error> {
+    fn process(&self) -> tokio::process::Command {
         let mut prefix: Vec<OsString> = Vec::new();
         if let Some(group) = &self.group {
             // A shell that steps into the group and becomes what follows.
@@ -152,34 +160,84 @@ impl Bubblewrap {
             });
             process.arg(&mount.from).arg(&mount.to);
         }
-        let first = self.proxy.as_ref().map(Proxy::relay).unwrap_or_default();
-        let script = limit_script(&self.limits, &first);
-        process.args([
-            "--remount-ro",
-            "/",
-            "--chdir",
-            WORKSPACE_PATH,
-            "--",
-            "/bin/bash",
-            "-c",
-            &script,
-            "bash",
-        ]);
-        process.args(&command.argv);
-
+        process.args(["--remount-ro", "/", "--chdir", "/"]);
         process.env_clear().envs(OWN_ENV).envs(FIXED_ENV).envs(self.proxy.iter().flat_map(Proxy::env));
+        process
+    }
+
+    /// What runs first in the sandbox: it sets the limits and becomes the command.
+    fn start_script(&self) -> String {
+        let first = self.proxy.as_ref().map(Proxy::relay).unwrap_or_default();
+        limit_script(&self.limits, &first, WORKSPACE_PATH)
+    }
+
+    /// Starts a command in a sandbox of its own.
+    async fn spawn(&self, command: &SandboxCommand, writer: io::PipeWriter) -> Result<Child, Error> {
+        let mut process = self.process();
+        process.args(["--", "/bin/bash", "-c", &self.start_script(), "bash"]).args(&command.argv);
         process.envs(command.env.iter().map(|(name, value)| (name, value)));
         let second = writer.try_clone().map_err(Error::io("making a pipe for", Path::new("output")))?;
         process.stdin(Stdio::null()).stdout(writer).stderr(second).kill_on_drop(true);
         // Ctrl-C is for the host to act on; a command that died of it would be taken for its own doing.
         process.process_group(0);
-        process.spawn().map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => Error::NoBubblewrap,
-            io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput => {
-                Error::BadCommand { reason: source.to_string() }
+        on_lasting_thread(process).await.map_err(not_started)
+    }
+
+    fn watch(&self, command: &SandboxCommand, until: Until) -> Watch {
+        let silent = self.limits.silent_seconds.map(Duration::from_secs);
+        Watch { timeout: command.timeout, silent, space: self.space.clone(), until }
+    }
+
+    /// Runs a command in the sandbox that stays, and leaves it in `place` if it still waits for commands.
+    async fn run_resident(
+        &self,
+        place: &mut Option<Resident>,
+        command: &SandboxCommand,
+    ) -> Result<CommandOutput, Error> {
+        let start = Instant::now();
+        // Taken out: when this is dropped half-way, the sandbox ends with all that runs in it.
+        let mut resident = match place.take() {
+            Some(resident) => resident,
+            None => {
+                let mut process = self.process();
+                process.args(["--as-pid-1", "--"]);
+                let hold = |id| hold_process(&self.session, id, self.lease);
+                let (script, owner) = (self.start_script(), self.launcher.owner());
+                Resident::start(process, &script, owner, hold).await?
             }
-            _ => Error::io("starting", &self.launcher.bwrap)(source),
-        })
+        };
+        let waiting = |error| Error::io("waiting for", &self.launcher.bwrap)(error);
+        let nonce = resident.ask(command).await.map_err(waiting)?;
+        let mut sink = Sink::new(&self.limits);
+        let watch = self.watch(command, Until::CommandEnds);
+        let (output, answers) = resident.parts();
+        let ended = follow(output, &mut sink, &watch, answer(answers, &nonce)).await.map_err(waiting)?;
+        let exit_code = match ended {
+            Ok(Ended::Code(code)) => {
+                resident.read_rest(&mut sink).map_err(waiting)?;
+                *place = Some(resident);
+                Some(code)
+            }
+            Ok(Ended::Sandbox) => {
+                // A command that brought it down, or a sandbox that never was.
+                kill_namespace(&mut resident.child).await;
+                resident.read_rest(&mut sink).map_err(waiting)?;
+                Some(exit_code(resident.child.wait().await.map_err(waiting)?)?)
+            }
+            Err(stop) => {
+                kill_namespace(&mut resident.child).await;
+                // What was written just before the end is still in the pipe.
+                resident.read_rest(&mut sink).map_err(waiting)?;
+                let (code, line) = stop.told();
+                sink.captured.push(line.as_bytes());
+                code
+            }
+        };
+        if !sink.started && ended.is_ok() {
+            *place = None;
+            return Err(Error::SandboxRefused { reason: sink.reason() });
+        }
+        Ok(CommandOutput { exit_code, output: sink.captured, elapsed: start.elapsed() })
     }
 }
 
@@ -187,16 +245,20 @@ impl Bubblewrap {
 impl Sandbox for Bubblewrap {
     async fn run(&self, command: &SandboxCommand) -> Result<CommandOutput, Error> {
         command.check()?;
+        // A command beside another has a sandbox of its own, too.
+        if let Some(resident) = self.resident.as_ref().filter(|_| !command.alone && Resident::takes(command))
+            && let Ok(mut place) = resident.try_lock()
+        {
+            return self.run_resident(&mut place, command).await;
+        }
         let start = Instant::now();
         let (reader, writer) = io::pipe().map_err(Error::io("making a pipe for", Path::new("output")))?;
-        let mut child = self.spawn(command, writer)?;
+        let mut child = self.spawn(command, writer).await?;
         let _record = hold_process(&self.session, child.id(), self.lease)?;
         let mut reader = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))
             .map_err(Error::io("reading", Path::new("output")))?;
         let mut sink = Sink::new(&self.limits);
-        let silent = self.limits.silent_seconds.map(Duration::from_secs);
-        let watch =
-            Watch { timeout: command.timeout, silent, space: self.space.clone(), until: Until::OutputEnds };
+        let watch = self.watch(command, Until::OutputEnds);
         let ended = follow(&mut reader, &mut sink, &watch, child.wait())
             .await
             .map_err(Error::io("waiting for", &self.launcher.bwrap))?;
@@ -215,6 +277,14 @@ impl Sandbox for Bubblewrap {
             return Err(Error::SandboxRefused { reason: sink.reason() });
         }
         Ok(CommandOutput { exit_code, output: sink.captured, elapsed: start.elapsed() })
+    }
+
+    async fn settle(&self) {
+        if let Some(resident) = &self.resident
+            && let Some(mut resident) = resident.lock().await.take()
+        {
+            kill_namespace(&mut resident.child).await;
+        }
     }
 
     fn owner(&self) -> Option<u32> {
@@ -274,6 +344,7 @@ impl Launcher {
                     keeper: None,
                     proxy: None,
                     group: None,
+                    resident: None,
                 };
                 match sandbox.run(&probe).await {
                     Ok(CommandOutput { exit_code: Some(0), .. }) => return Ok(launcher),
@@ -309,14 +380,19 @@ impl Launcher {
 /// The child of bubblewrap is process 1 of the namespace. When the kernel has
 /// buried it, every process of the namespace is dead, sessions of their own or not.
 async fn kill_namespace(child: &mut Child) {
+    kill_first(child);
+    if tokio::time::timeout(Duration::from_secs(2), child.wait()).await.is_err() {
+        let _ = child.kill().await;
+    }
+}
+
+/// Kills process 1 of the namespace.
+pub(super) fn kill_first(child: &Child) {
     let Some(id) = child.id() else { return };
     let listed = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
     for inner in listed.split_whitespace().filter_map(|word| word.parse::<i32>().ok()) {
         // SAFETY: a signal to a child of our own child, which has not been waited for.
         unsafe { libc::kill(inner, libc::SIGKILL) };
-    }
-    if tokio::time::timeout(Duration::from_secs(2), child.wait()).await.is_err() {
-        let _ = child.kill().await;
     }
 }
 

@@ -52,17 +52,25 @@ pub struct SandboxCommand {
     pub timeout: Duration,
     /// Variables beside the fixed ones.
     pub env: Vec<(String, String)>,
+    /// Whether it has a sandbox that no command before it ran in: its answer is for others than the policy.
+    pub alone: bool,
 }
 
 impl SandboxCommand {
     /// A program with its arguments.
     pub fn argv<S: Into<OsString>>(argv: impl IntoIterator<Item = S>, timeout: Duration) -> Self {
-        Self { argv: argv.into_iter().map(Into::into).collect(), timeout, env: Vec::new() }
+        Self { argv: argv.into_iter().map(Into::into).collect(), timeout, env: Vec::new(), alone: false }
     }
 
     /// A command line for `bash -c`.
     pub fn bash(script: &str, timeout: Duration) -> Self {
         Self::argv(["/bin/bash", "-c", script], timeout)
+    }
+
+    /// In a sandbox that no command before it ran in.
+    pub fn alone(mut self) -> Self {
+        self.alone = true;
+        self
     }
 
     /// Adds a variable.
@@ -105,16 +113,18 @@ pub struct CommandOutput {
 
 /// The start of each command: sets the limits that processes have for
 /// themselves and says that the command starts. A limit that cannot be set is
-/// one that is tighter already. `first` runs before.
-pub(super) fn limit_script(limits: &SandboxLimits, first: &str) -> String {
+/// one that is tighter already. `first` runs before. The command starts in `folder`,
+/// or at the root if an earlier command made that a place that cannot be entered.
+pub(super) fn limit_script(limits: &SandboxLimits, first: &str, folder: &str) -> String {
     let SandboxLimits { address_space, processes, file_bytes, .. } = *limits;
     let seconds = limits.cpu_seconds.map(|seconds| format!(" '-t {seconds}'")).unwrap_or_default();
     format!(
         "{first}for limit in '-c 0' '-u {processes}' '-v {}' '-f {}'{seconds}; do ulimit $limit 2>/dev/null; done; \
-         printf '%s' '{}'; exec \"$@\"",
+         printf '%s' '{}'; cd '{}' || cd /; unset OLDPWD; exec \"$@\"",
         address_space / 1024,
         file_bytes / 1024,
         String::from_utf8_lossy(STARTED),
+        folder.replace('\'', "'\\''"),
     )
 }
 

@@ -144,6 +144,9 @@ pub struct SandboxLimits {
     /// Bytes that a workspace may take on the disk, beyond the task's own files.
     /// Looked at while a command runs; one that goes past it is stopped.
     pub disk_bytes: u64,
+    /// Whether the commands of an agent start in one sandbox that stays between them, each as a process of
+    /// its own (bubblewrap). Otherwise each has a new sandbox, which takes several times as long to start.
+    pub resident: bool,
     /// Seconds without output after which a command is stopped.
     pub silent_seconds: Option<u64>,
     /// Output that is kept from the start of a command, bytes.
@@ -162,6 +165,7 @@ impl Default for SandboxLimits {
             processes: 256,
             file_bytes: 256 << 20,
             disk_bytes: 2 << 30,
+            resident: true,
             silent_seconds: None,
             output_head: 4 << 20,
             output_tail: 1 << 20,

@@ -66,8 +66,6 @@ pub(super) struct Container {
     turn: Arc<Mutex<()>>,
     /// Whether processes of an earlier command may still run.
     dirty: Arc<AtomicBool>,
-    /// Where commands start.
-    folder: String,
     _proxy: Option<Proxy>,
     /// Given to the thread that removes the container.
     held: Option<(Arc<Scratch>, Lease)>,
@@ -202,12 +200,11 @@ impl Container {
             name: name.clone(),
             user,
             env: fixed.chain(proxied).collect(),
-            script: limit_script(&config.sandbox, &first),
+            script: limit_script(&config.sandbox, &first, &parts.place.folder),
             limits: config.sandbox.clone(),
             space: parts.space,
             turn: Arc::default(),
             dirty: Arc::default(),
-            folder: parts.place.folder.clone(),
             _proxy: parts.proxy,
             held: Some((scratch.clone(), lease)),
         };
@@ -242,7 +239,7 @@ impl Container {
             env: Some(self.env.iter().cloned().chain(extra).collect()),
             cmd: Some(argv),
             user: Some(self.user.inside.clone()),
-            working_dir: Some(self.folder.clone()),
+            working_dir: Some("/".into()),
             ..ExecConfig::default()
         };
         let made = self.docker.create_exec(&self.name, config).await;

@@ -30,6 +30,7 @@ mod plain;
 mod programs;
 mod proxy;
 mod put_back;
+mod resident;
 mod scratch;
 mod snapshot;
 #[cfg(test)]

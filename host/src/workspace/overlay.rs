@@ -22,6 +22,7 @@ use super::config::{Files, WorkspaceConfig};
 use super::error::Error;
 use super::lease::{Lease, Session};
 use super::programs::find_program;
+use super::resident::close_on_exec;
 
 /// Entries from which an overlay is quicker than a copy.
 const MANY_ENTRIES: u64 = 300;
@@ -105,6 +106,7 @@ impl Keeper {
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        close_on_exec();
         let mut child = command.spawn().map_err(Error::io("starting", &unshare))?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let record = hold_process(session, Some(child.id()), config.lease())?;

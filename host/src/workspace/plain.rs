@@ -98,7 +98,7 @@ impl Sandbox for Plain {
         let (reader, writer) = io::pipe().map_err(Error::io("making a pipe for", Path::new("output")))?;
         let second = writer.try_clone().map_err(Error::io("making a pipe for", Path::new("output")))?;
         let mut process = tokio::process::Command::new("/bin/bash");
-        process.args(["-c", &limit_script(&self.limits, ""), "bash"]).args(&command.argv);
+        process.args(["-c", &limit_script(&self.limits, "", "."), "bash"]).args(&command.argv);
         process.current_dir(&self.places.tree).env_clear().envs(OWN_ENV).envs(FIXED_ENV);
         process.env("HOME", &self.places.home).env("TMPDIR", &self.places.tmp);
         process.envs(command.env.iter().map(|(name, value)| (name, value)));

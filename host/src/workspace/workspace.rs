@@ -103,6 +103,7 @@ impl Workspace {
 
     /// Keeps the workspace as it is now. No command may run in it meanwhile.
     pub async fn checkpoint(&self) -> Result<Checkpoint, Error> {
+        self.sandbox.settle().await;
         let (written, _) = self.tree.written();
         let (overlay, snapshot) = (self.is_overlay(), self.snapshot.clone());
         let below = self.point.clone().filter(|_| overlay);
@@ -171,7 +172,7 @@ impl Workspace {
         if role == Role::Tests {
             mounts.extend(origin.and_then(|origin| origin.mounts_of_tests(&snapshot)));
         }
-        let sandbox = sandbox(config, &folder, &tree, places, mounts, origin).await?;
+        let sandbox = sandbox(config, &folder, &tree, places, mounts, (origin, role)).await?;
         let git = Mutex::new(git);
         let workspace = Self { sandbox, beneath, tree, git, snapshot, point, config: config.clone(), folder };
         workspace.hand_over_files()?;
@@ -196,11 +197,13 @@ impl Workspace {
     /// The files as they are now, as what further workspaces start from. Not for the files
     /// of an image.
     pub async fn into_snapshot(self) -> Result<Snapshot, Error> {
+        self.sandbox.settle().await;
         Snapshot::take(self.tree.host(), &self.config).await
     }
 
     /// The patch of the work tree against the base commit, and its state.
     pub async fn extract(&self) -> Result<Extracted, Error> {
+        self.sandbox.settle().await;
         let git = self.git.lock().await;
         self.fresh_index(&git)?;
         let (tree, snapshot) = (self.tree.host().to_owned(), self.snapshot.clone());
@@ -215,7 +218,7 @@ impl Workspace {
     /// that repository is set up to run, runs there.
     async fn ask_agent_git(&self) -> Result<Said, Error> {
         let argv = ["/usr/bin/git", "-c", "core.fsmonitor=false", "ls-files", "-z", "-t", "--cached"];
-        let said = self.run(&SandboxCommand::argv(argv, ASK).env("GIT_OPTIONAL_LOCKS", "0")).await?;
+        let said = self.run(&SandboxCommand::argv(argv, ASK).env("GIT_OPTIONAL_LOCKS", "0").alone()).await?;
         // A repository that cannot be read, or says too much, says nothing.
         let whole = said.exit_code == Some(0) && said.output.dropped() == 0;
         Ok(if whole { Said::read(&said.output.bytes()) } else { Said::default() })
@@ -331,7 +334,7 @@ async fn sandbox(
     tree: &Tree,
     places: Places,
     mut mounts: Vec<Mount>,
-    origin: Option<&Origin>,
+    (origin, role): (Option<&Origin>, Role),
 ) -> Result<Box<dyn Sandbox>, Error> {
     if let Some(origin) = origin
         && config.backend != Backend::Container
@@ -363,7 +366,8 @@ async fn sandbox(
         let parts = container::Parts { mounts, proxy, space, place };
         return Ok(Box::new(Container::start(engine, config, folder, parts).await?));
     }
-    let parts = bubblewrap::Parts { mounts, keeper: tree.keeper(), proxy, space: Some(space) };
+    let resident = role == Role::Agent;
+    let parts = bubblewrap::Parts { mounts, keeper: tree.keeper(), proxy, space: Some(space), resident };
     Ok(Box::new(Bubblewrap::new(config, folder, parts).await?))
 }
 

@@ -115,7 +115,16 @@ async fn background_children_die_with_a_command_that_ends() {
 
 #[tokio::test]
 async fn a_sandbox_that_is_killed_from_outside_is_no_result_of_the_command() {
-    let workspace = workspace().await;
+    for resident in [true, false] {
+        killed_from_outside(resident).await;
+    }
+}
+
+async fn killed_from_outside(resident: bool) {
+    let (_root, mut config) = own_root();
+    config.sandbox.resident = resident;
+    let mark = config.root().display().to_string();
+    let workspace = workspace_over(&config, write_files).await;
     let run = workspace.bash("sleep 65432", LONG);
     let kill = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -124,7 +133,7 @@ async fn a_sandbox_that_is_killed_from_outside_is_no_result_of_the_command() {
             let path = entry.ok()?.path();
             let line = fs::read(path.join("cmdline")).ok()?;
             let is_bwrap = String::from_utf8_lossy(&line).contains("bwrap\0");
-            let holds_mark = String::from_utf8_lossy(&line).contains("sleep 65432");
+            let holds_mark = String::from_utf8_lossy(&line).contains(&mark);
             (is_bwrap && holds_mark).then(|| path.file_name()?.to_str()?.parse::<i32>().ok()).flatten()
         });
         let parent = found.min().unwrap();

@@ -9,6 +9,7 @@ mod leases;
 mod network;
 mod patches;
 mod podman;
+mod resident;
 mod starts;
 
 use std::collections::BTreeMap;
