@@ -7,6 +7,7 @@
 mod campaign;
 mod cli;
 mod evolve;
+mod model;
 mod pair;
 mod view;
 

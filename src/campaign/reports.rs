@@ -84,8 +84,54 @@ pub struct StepSummary {
     pub logprob_gap: f64,
     /// L2 norm of the change of the parameters.
     pub update_norm: f64,
+    /// The k3 estimate of KL(sampler‖policy), nats a token.
+    #[serde(default)]
+    pub approx_kl: f64,
+    /// Mean entropy at the trained tokens, in nats.
+    #[serde(default)]
+    pub entropy: f64,
+    #[serde(default)]
+    pub learning_rate: f64,
+    /// Tokens that went through the policy, without padding.
+    #[serde(default)]
+    pub context_tokens: usize,
     pub seconds: f64,
     pub skipped: Option<String>,
+}
+
+impl StepSummary {
+    fn tokens_per_second(&self) -> f64 {
+        self.context_tokens as f64 / self.seconds.max(1e-9)
+    }
+
+    /// What a progress line says of it.
+    pub fn line(&self) -> String {
+        format!(
+            "loss {:.4}, clip share {:.3}, KL {:.5}, entropy {:.3}, gradient {:.3}, gap {:.5}, {:.0} tokens/s",
+            self.loss,
+            self.clip_fraction,
+            self.approx_kl,
+            self.entropy,
+            self.grad_norm,
+            self.logprob_gap,
+            self.tokens_per_second()
+        )
+    }
+
+    /// Its numbers by their names in TensorBoard.
+    pub fn scalars(&self) -> Vec<(&'static str, f64)> {
+        vec![
+            ("train/loss", self.loss),
+            ("train/clip_share", self.clip_fraction),
+            ("train/kl", self.approx_kl),
+            ("train/entropy", self.entropy),
+            ("train/gradient_norm", self.grad_norm),
+            ("train/update_norm", self.update_norm),
+            ("train/learning_rate", self.learning_rate),
+            ("train/logprob_gap", self.logprob_gap),
+            ("train/tokens_per_second", self.tokens_per_second()),
+        ]
+    }
 }
 
 /// What an update did.

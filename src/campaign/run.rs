@@ -27,7 +27,7 @@ use super::reports::{CandidateReport, ProposalRow, UpdateReport};
 use super::runtime::PolicyRuntime;
 use super::teach::{NewIdeas, Round};
 use crate::evolve::{ArmCounts, Catalog, Diagnosis, GateReport, PairedTask, PairedTest, Proposal, diagnose};
-use crate::view::Progress;
+use crate::view::{EventLog, Progress};
 
 /// A run of a campaign.
 pub struct Campaign {
@@ -44,6 +44,8 @@ pub struct Campaign {
     runtime: PolicyRuntime,
     cancel: Cancel,
     progress: Progress,
+    /// Made with the first update of this start.
+    events: Option<EventLog>,
 }
 
 /// What a campaign needs from outside.
@@ -122,6 +124,7 @@ impl Campaign {
             runtime,
             cancel: parts.cancel,
             progress: parts.progress,
+            events: None,
         })
     }
 
@@ -491,8 +494,28 @@ impl Campaign {
         let spinner = self.progress.spin(&format!("round {round}: policy update"));
         let report = tokio::task::block_in_place(|| self.runtime.update(&self.config.update, &groups))?;
         spinner.finish();
+        let before: usize =
+            self.record.phases::<UpdateReport>("update")?.iter().map(|(.., done)| done.steps.len()).sum();
         self.record.end_phase(round, "update", &report)?;
+        for (number, step) in report.steps.iter().enumerate() {
+            let said = step.skipped.as_ref().map_or_else(|| step.line(), |why| format!("skipped: {why}"));
+            self.progress.say(&format!("round {round}: step {}: {said}", before + number + 1));
+        }
         self.progress.say(&format!("round {round}: {}", report.sentence()));
+        // For people who watch: the record does not depend on it.
+        self.show_steps(before, &report).unwrap_or_else(|error| tracing::warn!("{error:#}"));
+        Ok(())
+    }
+
+    /// Adds the steps of an update, which come after `before` others of this run, to the event file.
+    fn show_steps(&mut self, before: usize, report: &UpdateReport) -> Result<()> {
+        let events = match &mut self.events {
+            Some(events) => events,
+            none => none.insert(EventLog::create(&self.run.join("tensorboard"), before as i64 + 1)?),
+        };
+        for (number, step) in report.steps.iter().enumerate() {
+            events.scalars((before + number + 1) as i64, &step.scalars())?;
+        }
         Ok(())
     }
 

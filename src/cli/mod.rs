@@ -11,12 +11,15 @@ mod pair;
 mod plugin;
 mod replay;
 mod setup;
+#[cfg(feature = "train")]
+mod sft;
 mod tasks;
 mod teacher;
 #[cfg(feature = "train")]
 mod train;
-#[cfg(feature = "train")]
-mod warmup;
+
+#[cfg(test)]
+pub use error::render as render_error;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -63,7 +66,7 @@ enum Command {
     /// Import, list, validate and judge task sets.
     #[command(subcommand)]
     Tasks(tasks::TasksCommand),
-    /// Fetch policies that the program knows by name.
+    /// Fetch policies, show what they are, sample from them, score texts, export them.
     #[command(subcommand)]
     Model(model::ModelCommand),
     /// Change, compare, publish and roll back harnesses.
@@ -80,9 +83,9 @@ enum Command {
     Export(export::ExportArguments),
     /// Record demonstrations from tasks that carry scripted replies.
     Demos(demos::DemosArguments),
-    /// Teach a policy the protocol from demonstrations.
+    /// Fine-tune a policy on conversations, or on prompts with completions.
     #[cfg(feature = "train")]
-    Warmup(warmup::WarmupArguments),
+    Sft(sft::SftArguments),
     /// Run a campaign from its file, or go on with one.
     #[cfg(feature = "train")]
     Train(train::TrainArguments),
@@ -153,7 +156,7 @@ async fn dispatch(command: Command) -> Result<Exit> {
         Command::Export(arguments) => export::run(&arguments),
         Command::Demos(arguments) => demos::run(arguments).await,
         #[cfg(feature = "train")]
-        Command::Warmup(arguments) => warmup::run(arguments),
+        Command::Sft(arguments) => sft::run(arguments),
         #[cfg(feature = "train")]
         Command::Train(arguments) => train::run(arguments).await,
         Command::Gc(arguments) => gc::run(arguments),
