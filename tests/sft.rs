@@ -122,6 +122,27 @@ fn a_run_that_was_killed_goes_on_to_the_same_bits() {
 }
 
 #[test]
+fn three_steps_without_finite_numbers_end_the_run_with_its_state() {
+    let folder = scratch();
+    let dir = folder.path();
+    let run = |more: &[&str]| {
+        let arguments = ["--out", "DIR/run", "--full", "--epochs", "9", "--warm-steps", "0"];
+        let data = ["sft", "--base", "DIR/tiny", "--data", "DIR/data.jsonl", "--batch", "4"];
+        program(dir, &[&data[..], &arguments, &["--learning-rate", "1e30"], more].concat()).run()
+    };
+    for more in [&[][..], &["--resume"]] {
+        let output = run(more);
+        assert_eq!(output.code, Some(1), "{}", output.stderr);
+        assert!(output.stderr.contains("3 steps in a row were skipped"), "{}", output.stderr);
+    }
+    // One step was taken; three were skipped by the first start and three by the second.
+    let skipped: Vec<bool> =
+        rows(&dir.join("run/steps.jsonl")).iter().map(|row| row["skipped"].is_string()).collect();
+    assert_eq!(skipped, [false, true, true, true, true, true, true]);
+    assert!(dir.join("run/state/step-000007").exists());
+}
+
+#[test]
 fn an_adapter_is_trained_further() {
     let folder = scratch();
     let dir = folder.path();

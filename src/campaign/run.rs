@@ -44,7 +44,7 @@ pub struct Campaign {
     runtime: PolicyRuntime,
     cancel: Cancel,
     progress: Progress,
-    /// Made with the first update of this start.
+    /// For people who watch; none when it could not be made.
     events: Option<EventLog>,
 }
 
@@ -130,6 +130,8 @@ impl Campaign {
 
     /// Runs what is left of the campaign.
     pub async fn run(&mut self) -> Result<()> {
+        // The record does not depend on it.
+        self.begin_events().unwrap_or_else(|error| tracing::warn!("{error:#}"));
         for round in 1..=self.config.rounds {
             self.round(round).await?;
         }
@@ -502,17 +504,26 @@ impl Campaign {
             self.progress.say(&format!("round {round}: step {}: {said}", before + number + 1));
         }
         self.progress.say(&format!("round {round}: {}", report.sentence()));
-        // For people who watch: the record does not depend on it.
         self.show_steps(before, &report).unwrap_or_else(|error| tracing::warn!("{error:#}"));
+        Ok(())
+    }
+
+    /// Begins the event file of this start with all steps that the record holds, so that a kill
+    /// between the record and the file loses none.
+    fn begin_events(&mut self) -> Result<()> {
+        let mut events = EventLog::create(&self.run.join("tensorboard"), 1)?;
+        let updates = self.record.phases::<UpdateReport>("update")?;
+        let steps = updates.iter().flat_map(|(.., update)| &update.steps);
+        for (number, step) in steps.enumerate() {
+            events.scalars(number as i64 + 1, &step.scalars())?;
+        }
+        self.events = Some(events);
         Ok(())
     }
 
     /// Adds the steps of an update, which come after `before` others of this run, to the event file.
     fn show_steps(&mut self, before: usize, report: &UpdateReport) -> Result<()> {
-        let events = match &mut self.events {
-            Some(events) => events,
-            none => none.insert(EventLog::create(&self.run.join("tensorboard"), before as i64 + 1)?),
-        };
+        let Some(events) = &mut self.events else { return Ok(()) };
         for (number, step) in report.steps.iter().enumerate() {
             events.scalars((before + number + 1) as i64, &step.scalars())?;
         }

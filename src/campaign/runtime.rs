@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use tandem_host::agent::{EpisodeRecord, Outcome};
 use tandem_host::policy::Policy;
 use tandem_host::store::Digest;
@@ -32,7 +32,12 @@ pub struct PolicyRuntime {
     base: String,
     /// The version that the learner holds.
     version: u64,
+    /// Steps without finite numbers since the last one with.
+    skipped: usize,
 }
+
+/// Steps in a row without finite numbers that end a run.
+const MOST_SKIPPED: usize = 3;
 
 impl PolicyRuntime {
     /// Loads the base weights, and version `version` of this run on top.
@@ -82,6 +87,7 @@ impl PolicyRuntime {
             checkpoints: checkpoints.to_owned(),
             base: config.policy.base.clone(),
             version,
+            skipped: 0,
         })
     }
 
@@ -132,7 +138,16 @@ impl PolicyRuntime {
         }
         let per_step = batches.len().div_ceil(config.steps);
         for step in batches.chunks(per_step) {
-            report.steps.push(summary(self.learner.policy_step(&step.concat())?));
+            let step = summary(self.learner.policy_step(&step.concat())?);
+            self.skipped = if step.skipped.is_some() { self.skipped + 1 } else { 0 };
+            if let Some(reason) = step.skipped.as_ref().filter(|_| self.skipped >= MOST_SKIPPED) {
+                bail!(
+                    "{MOST_SKIPPED} policy steps in a row were skipped, the last because {reason}; the policy v{} is kept in {}\nhelp: lower `update.learning_rate`, and start a new run from that checkpoint",
+                    self.version,
+                    self.checkpoints.display()
+                );
+            }
+            report.steps.push(step);
         }
         let version = self.version + 1;
         let folder = self.checkpoints.join(format!("v{version}"));

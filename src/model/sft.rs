@@ -246,16 +246,14 @@ impl Run<'_> {
             }
         }
         bar.finish();
-        let mean =
-            |rows: &[StepRow]| rows.iter().map(|row| row.report.loss).sum::<f64>() / rows.len().max(1) as f64;
         let seconds: f64 = rows.iter().map(|row| row.report.seconds).sum();
         let validated = rows.iter().rev().find_map(|row| row.validation_loss);
         let validated = validated.map_or(String::new(), |loss| format!(", validation loss {loss:.3}"));
         Ok(format!(
             "{} steps in {seconds:.0} s: loss {:.3} at the start, {:.3} at the end{validated}",
             rows.len(),
-            mean(&rows[..rows.len().min(10)]),
-            mean(&rows[rows.len().saturating_sub(10)..]),
+            mean(&rows[..rows.len().min(10)], |report| report.loss),
+            mean(&rows[rows.len().saturating_sub(10)..], |report| report.loss),
         ))
     }
 
@@ -268,31 +266,31 @@ impl Run<'_> {
         }
         let text = fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;
         let done = self.training.done();
-        // A line that was cut off belongs to a step after the state.
-        let rows: Vec<StepRow> = text
-            .lines()
-            .filter_map(|line| serde_json::from_str::<StepRow>(line).ok())
-            .filter(|row| row.step <= done)
-            .collect();
-        let mut kept = String::new();
-        for row in &rows {
-            kept.push_str(&serde_json::to_string(row)?);
-            kept.push('\n');
-        }
-        write_whole(&path, kept.as_bytes())?;
-        Ok(rows)
+        let step_of = |line: &str| {
+            // A line that was cut off belongs to a step after the state.
+            let row: serde_json::Value = serde_json::from_str(line).ok()?;
+            usize::try_from(row["step"].as_u64()?).ok()
+        };
+        let kept: Vec<&str> =
+            text.lines().filter(|line| step_of(line).is_some_and(|step| step <= done)).collect();
+        let whole = kept.iter().map(|line| format!("{line}\n")).collect::<String>();
+        write_whole(&path, whole.as_bytes())?;
+        // Numbers of a skipped step may be no numbers.
+        Ok(kept.iter().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 
     fn say_epoch(&self, epoch: usize, rows: &[StepRow]) {
         let of_epoch = &rows[rows.len().saturating_sub(self.training.steps_of_epoch())..];
-        let loss = of_epoch.iter().map(|row| row.report.loss).sum::<f64>() / of_epoch.len().max(1) as f64;
         let tokens: usize = of_epoch.iter().map(|row| row.report.context_tokens).sum();
         let seconds: f64 = of_epoch.iter().map(|row| row.report.seconds).sum();
         let validated = rows.last().and_then(|row| row.validation_loss);
         let validated = validated.map_or(String::new(), |loss| format!(", validation loss {loss:.4}"));
         self.progress.say(&format!(
-            "epoch {epoch} of {}: loss {loss:.4}{validated}, {:.0} tokens/s",
+            "epoch {epoch} of {}: loss {:.4}{validated}, entropy {:.3}, gradient {:.3}, {:.0} tokens/s",
             self.sft.settings.config.epochs,
+            mean(of_epoch, |report| report.loss),
+            mean(of_epoch, |report| report.entropy),
+            mean(of_epoch, |report| report.grad_norm),
             tokens as f64 / seconds.max(1e-9)
         ));
     }
@@ -336,6 +334,13 @@ impl Run<'_> {
             }
         }
     }
+}
+
+/// The mean of a number over the steps that were not skipped.
+fn mean(rows: &[StepRow], number: impl Fn(&StepReport) -> f64) -> f64 {
+    let taken: Vec<f64> =
+        rows.iter().map(|row| &row.report).filter(|report| report.skipped.is_none()).map(number).collect();
+    taken.iter().sum::<f64>() / taken.len().max(1) as f64
 }
 
 /// What a progress line says of a step.
