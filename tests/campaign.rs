@@ -1,6 +1,5 @@
 //! A campaign end to end, on the real policy: killed ten times and resumed, it
 //! loses no episode and counts none twice.
-#![cfg(feature = "train")]
 
 mod program;
 
@@ -44,6 +43,8 @@ group_size = 1
 learning_rate = 1e-4
 micro_batch_tokens = 1024
 max_tokens = 1500
+steps = 2
+kl.coefficient = 0.01
 [evaluation]
 episodes = 1
 tasks = 2

@@ -92,7 +92,6 @@ fn a_pair_with_a_changed_file_is_refused() {
     );
 }
 
-#[cfg(feature = "train")]
 mod train {
     use super::*;
 

@@ -1,5 +1,4 @@
 //! Models of the hub: fetched once over a network that breaks, and then used without one.
-#![cfg(feature = "train")]
 
 mod program;
 #[path = "program/tiny.rs"]

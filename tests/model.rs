@@ -1,5 +1,4 @@
 //! What a user does with a policy at the command line: look, sample, score, export.
-#![cfg(feature = "train")]
 
 mod program;
 #[path = "program/tiny.rs"]
@@ -330,4 +329,22 @@ fn the_real_policy_answers() {
     )
     .run();
     assert!(output.stdout.contains("Paris"), "{}{}", output.stdout, output.stderr);
+}
+
+/// Each command of the page has arguments that the program takes: `--help` behind them says so.
+#[test]
+fn the_commands_of_the_page_are_commands() {
+    let page = std::fs::read_to_string(program::root().join("docs/models.md")).unwrap();
+    let commands: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("    tandem ")).collect();
+    assert!(commands.len() >= 8, "{commands:?}");
+    for command in commands {
+        let words = command.split(" > ").next().unwrap();
+        let script = format!("\"$TANDEM\" {words} --help");
+        let output = std::process::Command::new("sh")
+            .args(["-c", &script])
+            .env("TANDEM", env!("CARGO_BIN_EXE_tandem"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    }
 }

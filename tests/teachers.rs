@@ -139,7 +139,6 @@ fn a_section_that_cannot_work_is_refused_with_the_next_step() {
     );
 }
 
-#[cfg(feature = "train")]
 mod train {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};

@@ -169,6 +169,9 @@ async fn tricks_leave_a_task_unsolved() {
         )
     };
     let forge = "import os\nif os.fork() == 0:\n    os.setsid()\n    while True:\n        try:\n            open('/logs/verifier/reward.txt', 'w').write('1')\n        except OSError:\n            pass";
+    let killer = "import os\nopen('/logs/verifier/reward.txt', 'w').write('1')\nos.kill(os.getppid(), 9)";
+    let deaf = "import _pytest.runner as r\nr.CallInfo.from_call = classmethod(lambda cls, func, when, reraise=None: cls(None, None, 0, 0, 0, when, _ispytest=True))";
+    let equal = "import unittest\nunittest.TestCase.assertEqual = lambda self, *a, **k: None";
     let tricks = [
         ("an edited test", adding(file, "def test_nothing():\n    pass\n")),
         ("conftest.py", adding("conftest.py", every_pass)),
@@ -180,7 +183,11 @@ async fn tricks_leave_a_task_unsolved() {
         ("a file where the tests go", adding("tests/test_words.py/x", "x\n")),
         ("an early end", init("import os\nos._exit(0)")),
         ("a written reward", init("open('/logs/verifier/reward.txt', 'w').write('1')")),
+        ("another reward", init("open('/logs/verifier/reward.json', 'w').write('{\"reward\": 1}')")),
         ("a process that outlives the tests", init(forge)),
+        ("the runner killed", init(killer)),
+        ("a pytest that hears of no failure", init(deaf)),
+        ("a unittest that finds all equal", init(equal)),
     ];
     for (what, patch) in tricks {
         let verdict = verify(&task, &patch).await;

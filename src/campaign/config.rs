@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tandem_host::policy::Sampling;
 use tandem_host::workspace::WorkspaceConfig;
+use tandem_trainer::learner::LearnerConfig;
+use tandem_trainer::objective::{AdvantageKind, Aggregation, Correction, KlPenalty, Objective};
+use tandem_trainer::optimizer::{AdamWConfig, Schedule};
 
 use crate::evolve::GateConfig;
 use crate::evolve::teacher::{TeacherRole, TeachersConfig};
@@ -195,9 +198,75 @@ pub struct UpdateConfig {
     /// Most tokens that an update trains on; whole groups past it are left out
     /// and the report says how many. 0 is no limit.
     pub max_tokens: usize,
-    pub clip_low: f64,
-    pub clip_high: f64,
+    /// Gradients are scaled down to this global L2 norm.
     pub max_grad_norm: f64,
+    /// Warm-up and decay of the learning rate, in optimiser steps of the whole run.
+    pub schedule: Schedule,
+    pub adamw: AdamWConfig,
+    /// How the outcomes of a group become advantages.
+    pub advantage: AdvantageKind,
+    /// Bounds how far one round moves a token's probability.
+    pub objective: Objective,
+    /// What the summed loss is divided by.
+    pub aggregation: Aggregation,
+    /// Whose log-probabilities the ratio is measured against.
+    pub old_logprobs: OldLogprobs,
+    /// The weight of a token to whom sampler and trainer give different probabilities; it applies where
+    /// `old_logprobs` is `trainer`.
+    pub correction: Correction,
+    /// The penalty for leaving the policy that the run started from.
+    pub kl: KlPenalty,
+    /// Weight of each token's entropy in what is maximised.
+    pub entropy_bonus: f32,
+}
+
+/// Whose log-probabilities of the sampled tokens an update calls old.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OldLogprobs {
+    /// The trainer's if an update has several steps, else the sampler's.
+    #[default]
+    Auto,
+    /// Those that were recorded when the tokens were sampled.
+    Sampler,
+    /// The trainer's, computed before the first step of an update: what lies between sampler and trainer
+    /// is then corrected for, and what lies between the steps is bounded.
+    Trainer,
+}
+
+impl UpdateConfig {
+    /// Whether the trainer computes the old log-probabilities again.
+    pub fn recomputes(&self) -> bool {
+        match self.old_logprobs {
+            OldLogprobs::Auto => self.steps > 1,
+            OldLogprobs::Sampler => false,
+            OldLogprobs::Trainer => true,
+        }
+    }
+
+    /// The learner's settings for samples of this temperature, on this device.
+    pub fn learner(&self, temperature: f32, device: &str) -> LearnerConfig {
+        let pad_to_multiple_of = match self.pad_to_multiple_of {
+            0 if device.starts_with("cuda") => 256,
+            0 => 1,
+            given => given,
+        };
+        LearnerConfig {
+            learning_rate: self.learning_rate,
+            schedule: self.schedule,
+            adamw: self.adamw,
+            max_grad_norm: self.max_grad_norm,
+            temperature,
+            objective: self.objective,
+            aggregation: self.aggregation,
+            correction: self.correction,
+            kl: self.kl,
+            entropy_bonus: self.entropy_bonus,
+            micro_batch_tokens: self.micro_batch_tokens,
+            pad_to_multiple_of,
+            ..LearnerConfig::default()
+        }
+    }
 }
 
 impl Default for UpdateConfig {
@@ -208,9 +277,16 @@ impl Default for UpdateConfig {
             micro_batch_tokens: 4096,
             pad_to_multiple_of: 0,
             max_tokens: 0,
-            clip_low: 0.2,
-            clip_high: 0.28,
             max_grad_norm: 1.0,
+            schedule: Schedule::default(),
+            adamw: AdamWConfig::default(),
+            advantage: AdvantageKind::default(),
+            objective: Objective::default(),
+            aggregation: Aggregation::default(),
+            old_logprobs: OldLogprobs::default(),
+            correction: Correction::default(),
+            kl: KlPenalty::default(),
+            entropy_bonus: 0.0,
         }
     }
 }
@@ -319,6 +395,19 @@ impl CampaignConfig {
                 self.rollout.group_size
             ));
         }
+        if self.method.trains() {
+            let temperature = self.rollout.sampling.temperature;
+            if temperature <= 0.0 {
+                return Err(format!(
+                    "`rollout.sampling.temperature` is {temperature}, but all episodes of a task are then the \
+                     same, and their advantages 0: take one over 0"
+                ));
+            }
+            self.update.learner(temperature, "cpu").check().map_err(|error| {
+                let text = error.to_string();
+                format!("in `[update]`, {}", text.split('\n').next().unwrap_or_default())
+            })?;
+        }
         for (key, value) in [("alpha", self.evolve.gate.alpha), ("beta", self.evolve.gate.beta)] {
             if !(value > 0.0 && value < 1.0) {
                 return Err(format!("`evolve.gate.{key}` is {value}, but must lie between 0 and 1"));
@@ -349,5 +438,85 @@ mod tests {
         assert!(
             parse("[workspaces]\nbackend = \"podman\"\n").unwrap_err().contains("unknown variant `podman`")
         );
+    }
+    fn parse_update(update: &str) -> Result<UpdateConfig, String> {
+        let text = format!("name = \"c\"\npolicy.base = \"m\"\ntasks.train = \"t\"\n{update}");
+        CampaignConfig::parse(&text, Path::new("/here")).map(|config| config.update)
+    }
+
+    #[test]
+    fn every_setting_of_an_update_reaches_the_learner() {
+        let check = |text: &str, expected: LearnerConfig| {
+            assert_eq!(parse_update(text).unwrap().learner(1.0, "cpu"), expected, "{text}");
+        };
+        let usual = || UpdateConfig::default().learner(1.0, "cpu");
+        check("", usual());
+        check(
+            "[update]\nobjective = { kind = \"clip\", low = 0.1, dual = 3.0 }",
+            LearnerConfig { objective: Objective::Clip { low: 0.1, high: 0.28, dual: Some(3.0) }, ..usual() },
+        );
+        check(
+            "[update]\nobjective.kind = \"p3o\"\nentropy_bonus = 0.01",
+            LearnerConfig { objective: Objective::P3o, entropy_bonus: 0.01, ..usual() },
+        );
+        check(
+            "[update.correction]\nkind = \"token-mask\"\nlow = 0.5\nhigh = 2.0",
+            LearnerConfig { correction: Correction::TokenMask { low: 0.5, high: 2.0 }, ..usual() },
+        );
+        check(
+            "[update]\naggregation = { kind = \"constant\", tokens = 512 }\nadamw.weight_decay = 0.1",
+            LearnerConfig {
+                aggregation: Aggregation::Constant { tokens: 512.0 },
+                adamw: AdamWConfig { weight_decay: 0.1, ..AdamWConfig::default() },
+                ..usual()
+            },
+        );
+        assert_eq!(UpdateConfig::default().learner(0.7, "cuda:0").temperature, 0.7);
+        assert_eq!(UpdateConfig::default().learner(1.0, "cuda:0").pad_to_multiple_of, 256);
+    }
+
+    #[test]
+    fn old_log_probabilities_are_computed_again_where_steps_follow_each_other() {
+        for (text, expected) in [
+            ("", false),
+            ("update.steps = 2", true),
+            ("update.steps = 2\nupdate.old_logprobs = \"sampler\"", false),
+            ("update.old_logprobs = \"trainer\"", true),
+        ] {
+            assert_eq!(parse_update(text).unwrap().recomputes(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_update_that_cannot_work_is_refused_before_the_first_episode() {
+        let check = |text: &str, expected: expect_test::Expect| {
+            expected.assert_eq(&parse_update(text).unwrap_err());
+        };
+        check(
+            "update.learning_rate = 0.0",
+            expect_test::expect!["in `[update]`, `learning_rate` is 0, wanted a number over 0"],
+        );
+        check(
+            "update.kl.coefficient = -1.0",
+            expect_test::expect!["in `[update]`, `kl.coefficient` is -1, wanted 0 or a positive number"],
+        );
+        check(
+            "update.correction = { kind = \"token\", cap = 0.0 }",
+            expect_test::expect![
+                "in `[update]`, `correction.cap` is 0, wanted a number over 0, and over `correction.low`"
+            ],
+        );
+        check(
+            "update.objective = { kind = \"clip\", dual = 0.5 }",
+            expect_test::expect!["in `[update]`, `objective.dual` is 0.5, wanted a number over 1"],
+        );
+        check(
+            "rollout.sampling.temperature = 0.0",
+            expect_test::expect![
+                "`rollout.sampling.temperature` is 0, but all episodes of a task are then the same, and their advantages 0: take one over 0"
+            ],
+        );
+        let error = parse_update("update.clip_low = 0.2").unwrap_err();
+        assert!(error.contains("unknown field `clip_low`"), "{error}");
     }
 }

@@ -5,19 +5,14 @@ mod config;
 pub mod demos;
 mod draw;
 mod exchanges;
+mod ledger;
+mod local_policy;
 mod record;
 mod replays;
 mod reports;
-mod teach;
-
-// A run's ledger is kept by the run alone; its tests need no trainer.
-mod ledger;
-#[cfg(feature = "train")]
-mod local_policy;
-#[cfg(feature = "train")]
 mod run;
-#[cfg(feature = "train")]
 mod runtime;
+mod teach;
 
 pub use candidates::{Bench, Builder};
 pub use config::CampaignConfig;
@@ -25,6 +20,5 @@ pub use exchanges::ExchangeRow;
 pub use record::{Arm, EpisodeRow, Publication, RunRecord};
 pub use replays::{KEPT, Machine, Replays};
 pub use reports::{CandidateReport, TeacherReport, UpdateReport};
-#[cfg(feature = "train")]
 pub use run::{Campaign, Parts};
 pub use teach::{current_plugins, rejected_ideas};

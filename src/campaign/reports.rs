@@ -1,9 +1,11 @@
 //! What is kept of the phases of a round? Written by the run, read by the report
-//! and the pair, with or without a trainer in the program.
+//! and the pair.
 
+use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use tandem_host::forge::Language;
 use tandem_host::store::Digest;
+use tandem_trainer::learner::MOST_SKIPS;
 
 use crate::evolve::{GateReport, Manifest, Signal, Verdict};
 
@@ -90,7 +92,7 @@ pub struct StepSummary {
     /// L2 norm of the change of the parameters.
     #[serde(deserialize_with = "number_or_nan")]
     pub update_norm: f64,
-    /// The k3 estimate of KL(sampler‖policy), nats a token.
+    /// The k3 estimate of the divergence from the policy before the update, in nats.
     #[serde(default, deserialize_with = "number_or_nan")]
     pub approx_kl: f64,
     /// Mean entropy at the trained tokens, in nats.
@@ -160,9 +162,29 @@ pub struct UpdateReport {
     pub steps: Vec<StepSummary>,
     /// Why there was no update, if there was none.
     pub skipped: Option<String>,
+    /// Whether the numbers of so many steps in a row were not finite that the run ends.
+    #[serde(default)]
+    pub stuck: bool,
 }
 
 impl UpdateReport {
+    /// Ends a run whose policy learns nothing any more.
+    ///
+    /// # Errors
+    /// When the numbers of several steps in a row were not finite.
+    pub fn check_stuck(&self, round: u32) -> Result<()> {
+        if !self.stuck {
+            return Ok(());
+        }
+        let reason = self.steps.iter().rev().find_map(|step| step.skipped.as_deref()).unwrap_or("not finite");
+        bail!(
+            "the policy update of round {round} ended the run: {MOST_SKIPS} optimiser steps in a row were \
+             skipped, the last since {reason}\nhelp: checkpoint v{} holds the policy before them; start a new \
+             run with a lower `update.learning_rate`",
+            self.version
+        )
+    }
+
     /// One sentence for people.
     pub fn sentence(&self) -> String {
         if let Some(reason) = &self.skipped {
@@ -224,5 +246,27 @@ mod tests {
         let text = r#"{"loss":0.1,"grad_norm":1.0,"tokens":3,"mean_ratio":1.0,"clip_fraction":0.0,"logprob_gap":0.0,"update_norm":0.1,"seconds":1.0,"skipped":null}"#;
         let back: StepSummary = serde_json::from_str(text).unwrap();
         assert_eq!((back.context_tokens, back.approx_kl), (0, 0.0));
+    }
+
+    #[test]
+    fn a_policy_that_learns_nothing_any_more_ends_the_run() {
+        let step = StepSummary { loss: f64::NAN, skipped: Some("the loss is NaN".into()), ..step() };
+        let mut report = UpdateReport {
+            version: 4,
+            groups: 1,
+            mixed_groups: 1,
+            left_out: 0,
+            episodes: 8,
+            tokens: 10,
+            steps: vec![step],
+            skipped: None,
+            stuck: false,
+        };
+        assert!(report.check_stuck(2).is_ok());
+        report.stuck = true;
+        let expected = expect_test::expect![[r#"
+            the policy update of round 2 ended the run: 3 optimiser steps in a row were skipped, the last since the loss is NaN
+            help: checkpoint v4 holds the policy before them; start a new run with a lower `update.learning_rate`"#]];
+        expected.assert_eq(&report.check_stuck(2).unwrap_err().to_string());
     }
 }

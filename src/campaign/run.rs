@@ -481,8 +481,8 @@ impl Campaign {
 
     /// One policy update on the round's groups, then a checkpoint.
     async fn update(&mut self, round: u32) -> Result<()> {
-        if self.record.phase::<UpdateReport>(round, "update")?.is_some() {
-            return Ok(());
+        if let Some(report) = self.record.phase::<UpdateReport>(round, "update")? {
+            return report.check_stuck(round);
         }
         self.check_cancelled()?;
         let mut groups: BTreeMap<String, Vec<EpisodeRecord>> = BTreeMap::new();
@@ -505,7 +505,7 @@ impl Campaign {
         }
         self.progress.say(&format!("round {round}: {}", report.sentence()));
         self.show_steps(before, &report).unwrap_or_else(|error| tracing::warn!("{error:#}"));
-        Ok(())
+        report.check_stuck(round)
     }
 
     /// Begins the event file of this start with all steps that the record holds, so that a kill

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use tandem_host::agent::{EpisodeRecord, Outcome};
+use tandem_host::agent::{EpisodeRecord, Exit, Outcome};
 use tandem_host::policy::Policy;
 use tandem_host::store::Digest;
 use tandem_trainer::checkpoint::{CheckpointInfo, load_policy, save_policy};
 use tandem_trainer::generate::{Generator, GeneratorConfig};
-use tandem_trainer::learner::{Learner, LearnerConfig, Sample, StepReport};
+use tandem_trainer::learner::{Learner, LearnerConfig, MOST_SKIPS, Sample, StepReport};
 use tandem_trainer::model::{CausalLm, LoraConfig};
-use tandem_trainer::objective::{AdvantageKind, Objective, group_advantages};
+use tandem_trainer::objective::{AdvantageKind, group_advantages};
 use tandem_trainer::tokenizer::Tokenizer;
 use tandem_trainer::weights::StoredType;
 
@@ -32,17 +32,12 @@ pub struct PolicyRuntime {
     base: String,
     /// The version that the learner holds.
     version: u64,
-    /// Steps without finite numbers since the last one with.
-    skipped: usize,
 }
-
-/// Steps in a row without finite numbers that end a run.
-const MOST_SKIPPED: usize = 3;
 
 impl PolicyRuntime {
     /// Loads the base weights, and version `version` of this run on top.
     pub fn open(config: &CampaignConfig, device: &str, checkpoints: &Path, version: u64) -> Result<Self> {
-        let learner_config = learner_config(&config.update, device);
+        let learner_config = config.update.learner(config.rollout.sampling.temperature, device);
         let device = crate::model::parse_device(device)?;
         let base = crate::model::resolve(&config.policy.base)?;
         let loaded = load_policy(&base, config.policy.adapter.as_deref(), &device)?;
@@ -87,7 +82,6 @@ impl PolicyRuntime {
             checkpoints: checkpoints.to_owned(),
             base: config.policy.base.clone(),
             version,
-            skipped: 0,
         })
     }
 
@@ -112,10 +106,11 @@ impl PolicyRuntime {
             tokens: 0,
             steps: Vec::new(),
             skipped: None,
+            stuck: false,
         };
         let mut batches: Vec<Vec<Sample>> = Vec::new();
         for group in groups {
-            let samples = group_samples(group);
+            let samples = self.samples(group, config.advantage)?;
             if samples.is_empty() {
                 continue;
             }
@@ -136,18 +131,15 @@ impl PolicyRuntime {
             ));
             return Ok(report);
         }
+        self.fill(&mut batches, config)?;
         let per_step = batches.len().div_ceil(config.steps);
         for step in batches.chunks(per_step) {
-            let step = summary(self.learner.policy_step(&step.concat())?);
-            self.skipped = if step.skipped.is_some() { self.skipped + 1 } else { 0 };
-            if let Some(reason) = step.skipped.as_ref().filter(|_| self.skipped >= MOST_SKIPPED) {
-                bail!(
-                    "{MOST_SKIPPED} policy steps in a row were skipped, the last because {reason}; the policy v{} is kept in {}\nhelp: lower `update.learning_rate`, and start a new run from that checkpoint",
-                    self.version,
-                    self.checkpoints.display()
-                );
+            let step = self.learner.policy_step(&step.concat())?;
+            report.stuck |= step.skips_in_a_row >= MOST_SKIPS;
+            report.steps.push(summary(step));
+            if report.stuck {
+                break;
             }
-            report.steps.push(step);
         }
         let version = self.version + 1;
         let folder = self.checkpoints.join(format!("v{version}"));
@@ -161,6 +153,57 @@ impl PolicyRuntime {
         report.version = version;
         self.serve(version)?;
         Ok(report)
+    }
+
+    /// The training samples of a group: nothing for a uniform group, whose advantages are all 0. An episode
+    /// that was solved when a limit ended it counts in the group's mean, and is not trained on: it did not
+    /// know that it was done.
+    ///
+    /// # Errors
+    /// When another version of the policy sampled them: their log-probabilities would be of another
+    /// distribution than the one that is trained.
+    fn samples(&self, group: &[EpisodeRecord], kind: AdvantageKind) -> Result<Vec<Sample>> {
+        if let Some(stale) = group.iter().find(|episode| episode.policy_version != self.version) {
+            bail!(
+                "episode {} was sampled by policy v{}, and v{} is trained\nhelp: start a new run",
+                stale.id,
+                stale.policy_version,
+                self.version
+            );
+        }
+        let rewards: Vec<f32> =
+            group.iter().map(|episode| f32::from(u8::from(episode.outcome == Outcome::Solved))).collect();
+        let advantages = group_advantages(&rewards, kind);
+        if !advantages.counted {
+            return Ok(Vec::new());
+        }
+        let by_chance = |episode: &EpisodeRecord| {
+            matches!(episode.exit, Exit::Limit { .. }) && episode.outcome == Outcome::Solved
+        };
+        let kept = group.iter().zip(advantages.values).filter(|(episode, _)| !by_chance(episode));
+        let samples = kept.flat_map(|(episode, advantage)| {
+            episode.segments.iter().map(move |segment| {
+                Sample::new(segment.ids.clone(), segment.mask.clone(), segment.logprobs.clone(), advantage)
+            })
+        });
+        Ok(samples.filter(|sample| sample.trained() > 0).collect())
+    }
+
+    /// Adds what the objective wants to know of the policy before the update, and of the one that the run
+    /// started from.
+    fn fill(&self, groups: &mut [Vec<Sample>], config: &UpdateConfig) -> Result<()> {
+        for group in groups {
+            if config.recomputes() {
+                let old = self.learner.logprobs(group)?;
+                group.iter_mut().zip(old).for_each(|(sample, old)| sample.old_logprobs = Some(old));
+            }
+            if config.kl.is_on() {
+                let reference = self.learner.logprobs_of(&self.start, group)?;
+                let filled = group.iter_mut().zip(reference);
+                filled.for_each(|(sample, reference)| sample.reference_logprobs = Some(reference));
+            }
+        }
+        Ok(())
     }
 
     fn serve(&self, version: u64) -> Result<()> {
@@ -199,54 +242,20 @@ fn load(start: &CausalLm, config: LearnerConfig, folder: &Path) -> Result<Learne
     })
 }
 
-/// The learner's settings as the campaign file gives them, for `device`.
-fn learner_config(update: &UpdateConfig, device: &str) -> LearnerConfig {
-    let pad_to_multiple_of = match update.pad_to_multiple_of {
-        0 if device.starts_with("cuda") => 256,
-        0 => 1,
-        given => given,
-    };
-    LearnerConfig {
-        learning_rate: update.learning_rate,
-        objective: Objective::Clip { low: update.clip_low as f32, high: update.clip_high as f32, dual: None },
-        micro_batch_tokens: update.micro_batch_tokens,
-        pad_to_multiple_of,
-        max_grad_norm: update.max_grad_norm,
-        ..LearnerConfig::default()
-    }
-}
-
 fn summary(step: StepReport) -> StepSummary {
     StepSummary {
         loss: step.loss,
         grad_norm: step.grad_norm,
         tokens: step.tokens,
         mean_ratio: step.ratios.as_ref().map_or(1.0, |ratios| ratios.mean_ratio),
+        approx_kl: step.ratios.as_ref().map_or(0.0, |ratios| ratios.approx_kl),
+        entropy: step.entropy,
         clip_fraction: step.ratios.as_ref().map_or(0.0, |ratios| ratios.clip_fraction),
         logprob_gap: step.ratios.as_ref().map_or(0.0, |ratios| ratios.logprob_gap),
         update_norm: step.update_norm,
-        approx_kl: step.ratios.as_ref().map_or(0.0, |ratios| ratios.approx_kl),
-        entropy: step.entropy,
         learning_rate: step.learning_rate,
         context_tokens: step.context_tokens,
         seconds: step.seconds,
         skipped: step.skipped,
     }
-}
-
-/// The training samples of a group: nothing for a uniform group, whose advantages
-/// are all 0.
-fn group_samples(group: &[EpisodeRecord]) -> Vec<Sample> {
-    let rewards: Vec<f32> =
-        group.iter().map(|episode| f32::from(u8::from(episode.outcome == Outcome::Solved))).collect();
-    let advantages = group_advantages(&rewards, AdvantageKind::Centred);
-    if !advantages.counted {
-        return Vec::new();
-    }
-    let samples = group.iter().zip(advantages.values).flat_map(|(episode, advantage)| {
-        episode.segments.iter().map(move |segment| {
-            Sample::new(segment.ids.clone(), segment.mask.clone(), segment.logprobs.clone(), advantage)
-        })
-    });
-    samples.filter(|sample| sample.trained() > 0).collect()
 }

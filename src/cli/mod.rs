@@ -11,11 +11,9 @@ mod pair;
 mod plugin;
 mod replay;
 mod setup;
-#[cfg(feature = "train")]
 mod sft;
 mod tasks;
 mod teacher;
-#[cfg(feature = "train")]
 mod train;
 
 #[cfg(test)]
@@ -84,10 +82,8 @@ enum Command {
     /// Record demonstrations from tasks that carry scripted replies.
     Demos(demos::DemosArguments),
     /// Fine-tune a policy on conversations, or on prompts with completions.
-    #[cfg(feature = "train")]
     Sft(sft::SftArguments),
     /// Run a campaign from its file, or go on with one.
-    #[cfg(feature = "train")]
     Train(train::TrainArguments),
     /// Remove what runs left behind that were ended from outside.
     Gc(gc::GcArguments),
@@ -155,9 +151,7 @@ async fn dispatch(command: Command) -> Result<Exit> {
         Command::Replay(arguments) => replay::run(arguments).await,
         Command::Export(arguments) => export::run(&arguments),
         Command::Demos(arguments) => demos::run(arguments).await,
-        #[cfg(feature = "train")]
         Command::Sft(arguments) => sft::run(arguments),
-        #[cfg(feature = "train")]
         Command::Train(arguments) => train::run(arguments).await,
         Command::Gc(arguments) => gc::run(arguments),
         Command::Report(arguments) => report(&arguments),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tandem_host::store::write_whole;
 use tandem_trainer::checkpoint::{CheckpointInfo, Policy, save_adapter, save_policy};
-use tandem_trainer::learner::{self, Sample, SftConfig, StepReport};
+use tandem_trainer::learner::{self, MOST_SKIPS, Sample, SftConfig, StepReport};
 use tandem_trainer::model::{CausalLm, LoraConfig};
 use tandem_trainer::tokenizer::Tokenizer;
 use tandem_trainer::weights::StoredType;
@@ -61,8 +61,6 @@ pub enum Trained {
 const SETTINGS: &str = "sft.json";
 const STEPS: &str = "steps.jsonl";
 const STATE: &str = "state";
-/// Steps in a row without finite numbers that end a run.
-const MOST_SKIPPED: usize = 3;
 
 /// A line of `steps.jsonl`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -211,7 +209,6 @@ impl Run<'_> {
         let mut steps = OpenOptions::new().append(true).create(true).open(out.join(STEPS))?;
         let bar = self.progress.start("steps", self.training.steps());
         bar.skip(self.training.done());
-        let mut skipped_in_a_row = 0;
         while let Some(report) = self.training.step()? {
             let step = self.training.done();
             let epoch_ends = step.is_multiple_of(self.training.steps_of_epoch());
@@ -224,36 +221,36 @@ impl Run<'_> {
             events.scalars(step as i64, &scalars(&row))?;
             bar.step(&line(&row.report));
             if let Some(reason) = &row.report.skipped {
-                skipped_in_a_row += 1;
                 self.progress.say(&format!("step {step} was skipped: {reason}"));
-            } else {
-                skipped_in_a_row = 0;
             }
+            let is_stuck = row.report.skips_in_a_row >= MOST_SKIPS;
             rows.push(row);
             if epoch_ends {
                 self.say_epoch(step / self.training.steps_of_epoch(), &rows);
             }
             let every = self.sft.settings.save_every;
             let due = if every == 0 { epoch_ends } else { step.is_multiple_of(every) };
-            if due || skipped_in_a_row == MOST_SKIPPED {
+            if due || is_stuck {
                 steps.sync_data()?;
                 self.save()?;
             }
-            if skipped_in_a_row == MOST_SKIPPED {
+            if is_stuck {
                 bail!(
-                    "{MOST_SKIPPED} steps in a row were skipped, so the run ends; its state after step {step} is kept\nhelp: lower the learning rate, or look for broken examples"
+                    "{MOST_SKIPS} steps in a row were skipped, so the run ends; its state after step {step} is kept\nhelp: lower the learning rate, or look for broken examples"
                 );
             }
         }
         bar.finish();
         let seconds: f64 = rows.iter().map(|row| row.report.seconds).sum();
+        // A tenth of the steps at each end, and no more than ten.
+        let few = rows.len().div_ceil(10).min(10);
         let validated = rows.iter().rev().find_map(|row| row.validation_loss);
         let validated = validated.map_or(String::new(), |loss| format!(", validation loss {loss:.3}"));
         Ok(format!(
             "{} steps in {seconds:.0} s: loss {:.3} at the start, {:.3} at the end{validated}",
             rows.len(),
-            mean(&rows[..rows.len().min(10)], |report| report.loss),
-            mean(&rows[rows.len().saturating_sub(10)..], |report| report.loss),
+            mean(&rows[..few], |report| report.loss),
+            mean(&rows[rows.len() - few..], |report| report.loss),
         ))
     }
 

@@ -3,11 +3,9 @@
 mod progress;
 mod report;
 mod stats;
-#[cfg(feature = "train")]
 mod tensorboard;
 
 pub use progress::Progress;
 pub use report::report;
 pub use stats::{Snapshot, Stats};
-#[cfg(feature = "train")]
 pub use tensorboard::EventLog;

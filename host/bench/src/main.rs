@@ -69,9 +69,12 @@ fn run() -> Result<()> {
         ["memory", language, guests] => memory::run(language, &guests::Guests::at(guests)?),
         ["bare", guests] => bare::run(&guests::Guests::at(guests)?).map_err(|error| anyhow!("{error:#}")),
         // The child process of an admission.
-        ["compile", input, output, functions @ ..] => {
-            let functions = functions.first().map(AsRef::as_ref);
-            compile_child(input.as_ref(), output.as_ref(), functions).map_err(anyhow::Error::msg)
+        ["compile", input, output] => {
+            compile_child(input.as_ref(), output.as_ref(), None).map_err(anyhow::Error::msg)
+        }
+        ["compile", input, output, functions] => {
+            compile_child(input.as_ref(), output.as_ref(), Some(functions.as_ref()))
+                .map_err(anyhow::Error::msg)
         }
         ["subprocess"] => subprocess::run(),
         _ => bail!("usage: tandem-bench run GUESTS EXTISM_CONTENDER OUT.md\nhelp: `make bench-host` does it"),

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::edit;
 use super::error::MutateError;
-use super::observe::{RUNNER, SETTINGS};
+use super::observe::{MUST_FAIL, RUNNER, SETTINGS};
 use super::package::{Package, is_test_path};
 use super::screen::Candidate;
 use super::split::Split;
@@ -69,6 +69,7 @@ impl Draft<'_> {
         put("environment/Dockerfile", DOCKERFILE.as_bytes())?;
         put("tests/test.sh", TEST.as_bytes())?;
         put("tests/runner.py", RUNNER.as_bytes())?;
+        put("tests/must_fail.py", MUST_FAIL.as_bytes())?;
         put("tests/pytest.ini", SETTINGS.as_bytes())?;
         put("tests/task.json", self.plan().as_bytes())?;
         put("solution/solve.sh", SOLVE.as_bytes())?;

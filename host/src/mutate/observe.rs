@@ -20,7 +20,8 @@ const SLOW_SECONDS: f64 = 1.0;
 const WAITING_SECONDS: f64 = 10.0;
 
 pub(super) const RUNNER: &str = include_str!("python/runner.py");
-pub(super) const SETTINGS: &str = "[pytest]\n";
+pub(super) const SETTINGS: &str = include_str!("python/pytest.ini");
+pub(super) const MUST_FAIL: &str = include_str!("python/must_fail.py");
 /// All that runs in a sandbox beside the package.
 pub(super) const PYTHON: [(&str, &str); 6] = [
     ("runner.py", RUNNER),

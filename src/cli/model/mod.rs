@@ -1,12 +1,8 @@
 //! `tandem model`: which models are there, what are they, and what do they say?
 
-#[cfg(feature = "train")]
 mod export;
-#[cfg(feature = "train")]
 mod generate;
-#[cfg(feature = "train")]
 mod logprobs;
-#[cfg(feature = "train")]
 mod prompts;
 
 use anyhow::Result;
@@ -25,7 +21,6 @@ pub enum ModelCommand {
     /// List the known models.
     List,
     /// Show shape, size, context and tokenizer of a policy, and the memory of its KV cache.
-    #[cfg(feature = "train")]
     Info {
         /// A known name, a GGUF file, a Hugging Face folder, or a hub id.
         model: String,
@@ -34,18 +29,14 @@ pub enum ModelCommand {
         json: bool,
     },
     /// Sample replies to a prompt, a conversation, or a file of prompts.
-    #[cfg(feature = "train")]
     Generate(generate::GenerateArguments),
     /// Write the log-probability of each token of given texts or token ids.
-    #[cfg(feature = "train")]
     Logprobs(logprobs::LogprobsArguments),
     /// Write a policy as a Hugging Face folder, or an adapter in PEFT's layout.
-    #[cfg(feature = "train")]
     Export(export::ExportArguments),
 }
 
 /// Which policy, and where it computes.
-#[cfg(feature = "train")]
 #[derive(clap::Args)]
 struct PolicyArguments {
     /// A known name, a GGUF file, a Hugging Face folder, or a hub id `owner/name[@revision]`.
@@ -71,7 +62,6 @@ pub fn run(command: ModelCommand) -> Result<Exit> {
                 println!("{}  {} ({}), {here}", known.name, known.description, known.licence);
             }
         }
-        #[cfg(feature = "train")]
         ModelCommand::Info { model, json } => {
             let info = crate::model::ModelInfo::read(&model, &crate::model::resolve(&model)?)?;
             if json {
@@ -80,11 +70,8 @@ pub fn run(command: ModelCommand) -> Result<Exit> {
                 print!("{info}");
             }
         }
-        #[cfg(feature = "train")]
         ModelCommand::Generate(arguments) => generate::run(&arguments)?,
-        #[cfg(feature = "train")]
         ModelCommand::Logprobs(arguments) => logprobs::run(&arguments)?,
-        #[cfg(feature = "train")]
         ModelCommand::Export(arguments) => export::run(&arguments)?,
     }
     Ok(Exit::Done)

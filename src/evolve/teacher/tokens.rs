@@ -114,7 +114,6 @@ mod tests {
         assert!(cut.starts_with("word word") && cut.ends_with("🦀 end"), "{cut}");
         assert_eq!(shorten("short", 10), "short");
     }
-    #[cfg(feature = "train")]
     #[test]
     fn the_estimate_is_not_below_a_real_tokenizer() {
         let path = crate::model::home().unwrap().join("models/smollm2-135m.gguf");

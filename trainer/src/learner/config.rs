@@ -18,6 +18,9 @@ pub struct LearnerConfig {
     pub adamw: AdamWConfig,
     /// Gradients are scaled down to this global L2 norm; `inf` for never.
     pub max_grad_norm: f64,
+    /// The temperature at which the samples of policy steps were drawn: every log-probability of a policy
+    /// step, and of [`Learner::logprobs`](super::Learner::logprobs), is of that distribution.
+    pub temperature: f32,
     /// The loss of a policy step.
     pub objective: Objective,
     /// The denominator of a step.
@@ -49,6 +52,7 @@ impl Default for LearnerConfig {
             schedule: Schedule::default(),
             adamw: AdamWConfig::default(),
             max_grad_norm: 1.0,
+            temperature: 1.0,
             objective: Objective::default(),
             aggregation: Aggregation::default(),
             correction: Correction::default(),
@@ -71,6 +75,7 @@ impl LearnerConfig {
         let rules = [
             ("learning_rate", self.learning_rate, self.learning_rate.is_finite()),
             ("max_grad_norm", self.max_grad_norm, !self.max_grad_norm.is_nan()),
+            ("temperature", f64::from(self.temperature), self.temperature.is_finite()),
             ("aggregation.tokens", constant, constant.is_finite()),
             ("micro_batch_tokens", self.micro_batch_tokens as f64, true),
             ("pad_to_multiple_of", self.pad_to_multiple_of as f64, true),

@@ -48,6 +48,10 @@ pub(super) fn gradient(
         loss: Vec::new(),
     };
     let statistics = Statistics::of(samples, aim);
+    let temperature = match aim {
+        Aim::Supervised => 1.0,
+        Aim::Policy { .. } => config.temperature,
+    };
     for batch in pack(samples, config.micro_batch_tokens, config.pad_to_multiple_of) {
         let selected = trained_hidden(model, &batch, device);
         let values = selected.clone().inner();
@@ -56,7 +60,8 @@ pub(super) fn gradient(
             let hidden = values.clone().slice_dim(0, start..start + chunk.len());
             let terms = Terms::new(chunk, samples, config, aim, &statistics, denominator, device);
             let mut left = None;
-            let out = head::pull_back(model, hidden, targets(chunk, device), |logp, entropy| {
+            let targets = targets(chunk, device);
+            let out = head::pull_back(model, hidden, targets, temperature, |logp, entropy| {
                 let (mut loss, limited, by_logp) = terms.differentiate(logp, aim, config);
                 let by_entropy = terms.entropy_weight(config);
                 if let Some(by_entropy) = &by_entropy {
@@ -99,7 +104,7 @@ pub(super) fn logprobs(
         let selected = trained_hidden(model, &batch, device);
         for (chunk, start) in batch.rows.chunks(config.head_rows).zip((0..).step_by(config.head_rows)) {
             let hidden = selected.clone().slice_dim(0, start..start + chunk.len());
-            read.push(head::logprobs(model, hidden, targets(chunk, device)));
+            read.push(head::logprobs(model, hidden, targets(chunk, device), config.temperature));
         }
         rows.extend(batch.rows);
     }

@@ -33,8 +33,19 @@ fn read(logits: Tensor<2>, targets: &Tensor<2, Int>) -> Reading {
 }
 
 /// Log-probabilities of `targets` after the final hidden states `[rows, width]`, without gradient.
-pub(super) fn logprobs(model: &CausalLm, hidden: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
-    read(model.logits(hidden), &targets.unsqueeze_dim(1)).logp
+pub(super) fn logprobs(
+    model: &CausalLm,
+    hidden: Tensor<2>,
+    targets: Tensor<1, Int>,
+    temperature: f32,
+) -> Tensor<1> {
+    read(heated(model, hidden, temperature), &targets.unsqueeze_dim(1)).logp
+}
+
+/// The logits of the distribution that is sampled from at this temperature, `[rows, vocabulary]`.
+fn heated(model: &CausalLm, hidden: Tensor<2>, temperature: f32) -> Tensor<2> {
+    let logits = model.logits(hidden);
+    if temperature == 1.0 { logits } else { logits.div_scalar(temperature) }
 }
 
 /// What one chunk of rows leaves for the optimiser and the report.
@@ -55,10 +66,11 @@ pub(super) fn pull_back(
     model: &CausalLm,
     hidden: Tensor<2>,
     targets: Tensor<1, Int>,
+    temperature: f32,
     by_row: impl FnOnce(Tensor<1>, Tensor<1>) -> (Tensor<1>, Option<Tensor<1>>),
 ) -> Chunk {
     let hidden = hidden.autodiff().require_grad();
-    let logits = model.logits(hidden.clone());
+    let logits = heated(model, hidden.clone(), temperature);
     let targets: Tensor<2, Int> = targets.unsqueeze_dim(1);
     let Reading { logp, entropy, probabilities } = read(logits.clone().inner(), &targets);
     let (by_logp, by_entropy) = by_row(logp.clone(), entropy.clone());

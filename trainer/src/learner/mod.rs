@@ -18,7 +18,7 @@ mod tests;
 
 pub use config::LearnerConfig;
 pub use error::LearnError;
-pub use report::{Ratios, StepReport};
+pub use report::{MOST_SKIPS, Ratios, StepReport};
 pub use sample::Sample;
 pub use sft::{Sft, SftConfig, shuffled};
 pub use step::{Learner, policy_logprobs};

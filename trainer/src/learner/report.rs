@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::Sample;
 use super::batch::Row;
 
+/// Skipped steps in a row after which a run should end.
+pub const MOST_SKIPS: u32 = 3;
+
 /// The record of one optimiser step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepReport {
@@ -26,6 +29,9 @@ pub struct StepReport {
     pub ratios: Option<Ratios>,
     /// Why nothing was changed, if so.
     pub skipped: Option<String>,
+    /// Steps in a row, up to this one, that were skipped since their numbers were not finite; 0 after one
+    /// that was taken. A policy that reaches [`MOST_SKIPS`] learns nothing any more.
+    pub skips_in_a_row: u32,
     /// Wall-clock time.
     pub seconds: f64,
 }

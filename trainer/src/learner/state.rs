@@ -25,6 +25,9 @@ struct State {
     format: u32,
     /// Updates made.
     steps: u64,
+    /// Steps in a row that were skipped at the end.
+    #[serde(default)]
+    skips: u32,
     /// Whether the weights are LoRA factors over a base policy.
     adapter: bool,
     /// The settings at the time, for people to read; going on may use others.
@@ -54,6 +57,7 @@ impl Learner {
             let state = State {
                 format: FORMAT,
                 steps: self.optimizer.steps(),
+                skips: self.skips,
                 adapter,
                 config: self.config.clone(),
                 files: digests_of(folder)?,
@@ -91,7 +95,7 @@ impl Learner {
         let stored = read_safetensors(&folder.join(OPTIMIZER))?;
         let moments = moments_from_host(&stored, &device).map_err(broken)?;
         let optimizer = AdamW::restore(config.adamw, state.steps, moments, &model)?;
-        Self::with_optimizer(model, config, optimizer)
+        Self::with_optimizer(model, config, optimizer, state.skips)
     }
 }
 

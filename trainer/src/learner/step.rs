@@ -19,6 +19,8 @@ pub struct Learner {
     pub(super) model: CausalLm,
     pub(super) config: LearnerConfig,
     pub(super) optimizer: AdamW,
+    /// Steps in a row that were skipped since their numbers were not finite.
+    pub(super) skips: u32,
     device: Device,
 }
 
@@ -30,13 +32,14 @@ impl Learner {
     /// If the settings cannot work, or nothing in the model is trainable.
     pub fn new(model: CausalLm, config: LearnerConfig) -> Result<Self, LearnError> {
         let optimizer = AdamW::new(config.adamw);
-        Self::with_optimizer(model, config, optimizer)
+        Self::with_optimizer(model, config, optimizer, 0)
     }
 
     pub(super) fn with_optimizer(
         model: CausalLm,
         config: LearnerConfig,
         optimizer: AdamW,
+        skips: u32,
     ) -> Result<Self, LearnError> {
         config.check()?;
         let model = model.train();
@@ -44,7 +47,7 @@ impl Learner {
             return Err(LearnError::NothingTrainable);
         }
         let device = model.device().inner();
-        Ok(Self { model, config, optimizer, device })
+        Ok(Self { model, config, optimizer, skips, device })
     }
 
     /// The policy as it is now, without anything that training needs: for a generator or a
@@ -71,6 +74,16 @@ impl Learner {
     pub fn logprobs(&self, samples: &[Sample]) -> Result<Vec<Vec<f32>>, LearnError> {
         self.check(samples, Use::Supervised)?;
         Ok(logprobs(&self.model.valid(), samples, &self.config, &self.device))
+    }
+
+    /// Log-probabilities under another policy of the same shape on the same device, such as the one that a
+    /// KL penalty refers to; otherwise as [`logprobs`](Self::logprobs).
+    ///
+    /// # Errors
+    /// If a sample is malformed.
+    pub fn logprobs_of(&self, policy: &CausalLm, samples: &[Sample]) -> Result<Vec<Vec<f32>>, LearnError> {
+        self.check(samples, Use::Supervised)?;
+        Ok(logprobs(policy, samples, &self.config, &self.device))
     }
 
     /// One update by cross entropy on the tokens with mask true.
@@ -123,17 +136,23 @@ impl Learner {
             entropy: 0.0,
             ratios: None,
             skipped: None,
+            skips_in_a_row: 0,
             seconds: 0.0,
         };
         match self.gradient(samples, aim) {
             None => report.skipped = Some("no sample has a token to train".into()),
             Some(pass) => {
                 report.skipped = self.measure(&pass, samples, aim, &mut report);
+                self.skips = match report.skipped {
+                    None => 0,
+                    Some(_) => self.skips + 1,
+                };
                 if report.skipped.is_none() {
                     report.update_norm = self.update(&pass, report.grad_norm, learning_rate);
                 }
             }
         }
+        report.skips_in_a_row = self.skips;
         report.seconds = start.elapsed().as_secs_f64();
         report
     }

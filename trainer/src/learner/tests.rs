@@ -521,3 +521,51 @@ fn settings_that_cannot_work_are_refused() {
             help: change it in the learner's settings"#]],
     );
 }
+
+#[test]
+fn samples_of_another_temperature_have_ratio_one_before_the_first_step() {
+    for temperature in [0.7, 1.0, 1.5] {
+        let config = LearnerConfig { temperature, learning_rate: 1e-9, ..Default::default() };
+        let mut learner = Learner::new(full(true), config).unwrap();
+        let mut batch = samples(1);
+        let logits = |ids: &[u32]| -> Vec<Vec<f32>> {
+            let ids_of = ids.iter().map(|id| *id as i32).collect::<Vec<_>>();
+            let ids_of =
+                Tensor::<2, Int>::from_data(TensorData::new(ids_of, [1, ids.len()]), &Device::flex());
+            let hidden = full(true).hidden(ids_of);
+            let width = hidden.dims()[2];
+            let logits = full(true).logits(hidden.reshape([ids.len(), width])).div_scalar(temperature);
+            let logp: Vec<f32> = log_softmax(logits, 1).into_data().try_into_vec().unwrap();
+            logp.chunks(21).map(<[f32]>::to_vec).collect()
+        };
+        for sample in &mut batch {
+            let rows = logits(&sample.ids);
+            for at in 1..sample.ids.len() {
+                sample.logprobs[at] = rows[at - 1][sample.ids[at] as usize];
+            }
+        }
+        let ratios = learner.policy_step(&batch).unwrap().ratios.unwrap();
+        assert!((ratios.max_ratio - 1.0).abs() < 1e-3, "temperature {temperature}: {ratios:?}");
+        assert!(ratios.logprob_gap < 1e-4, "temperature {temperature}: {ratios:?}");
+    }
+}
+
+#[test]
+fn steps_that_are_skipped_in_a_row_are_counted_over_a_restart() {
+    let mut learner = Learner::new(full(true), LearnerConfig::default()).unwrap();
+    // A sample whose loss is not finite, though each of its numbers is.
+    let mut bad = samples(3);
+    bad.iter_mut().for_each(|sample| sample.advantage = f32::MAX);
+    for expected in 1..=2 {
+        let report = learner.policy_step(&bad).unwrap();
+        assert!(report.skipped.is_some());
+        assert_eq!(report.skips_in_a_row, expected);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    learner.save_state(&folder.path().join("state")).unwrap();
+    let mut learner =
+        Learner::load_state(full(true), LearnerConfig::default(), &folder.path().join("state")).unwrap();
+    assert_eq!(learner.policy_step(&bad).unwrap().skips_in_a_row, MOST_SKIPS);
+    assert_eq!(learner.policy_step(&samples(3)).unwrap().skips_in_a_row, 0);
+    assert_eq!(learner.policy_step(&bad).unwrap().skips_in_a_row, 1);
+}

@@ -46,3 +46,17 @@ pub fn group_advantages(rewards: &[f32], kind: AdvantageKind) -> GroupAdvantages
     let values = rewards.iter().map(|reward| ((f64::from(*reward) - mean) * scale) as f32).collect();
     GroupAdvantages { values, counted: true }
 }
+
+/// The advantages of the episodes that were kept of a task when more were drawn: `R − mean(drawn)`, the
+/// mean over all valid episodes of the task (Reinforce-Ada's global baseline). Which ones are kept depends
+/// on their outcomes, so the mean of the kept alone would be biased.
+///
+/// Counted when the drawn rewards differ; the advantages need not add up to 0.
+pub fn pooled_advantages(kept: &[f32], drawn: &[f32]) -> GroupAdvantages {
+    if kept.is_empty() || !group_advantages(drawn, AdvantageKind::Centred).counted {
+        return GroupAdvantages { values: vec![0.0; kept.len()], counted: false };
+    }
+    let mean = drawn.iter().map(|reward| f64::from(*reward)).sum::<f64>() / drawn.len() as f64;
+    let values = kept.iter().map(|reward| (f64::from(*reward) - mean) as f32).collect();
+    GroupAdvantages { values, counted: true }
+}

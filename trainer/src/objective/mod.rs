@@ -8,7 +8,7 @@ mod policy_loss;
 #[cfg(test)]
 mod tests;
 
-pub use advantage::{AdvantageKind, GroupAdvantages, group_advantages};
+pub use advantage::{AdvantageKind, GroupAdvantages, group_advantages, pooled_advantages};
 pub use aggregation::Aggregation;
 pub use correction::Correction;
 pub use kl::{KlEstimator, KlPenalty};

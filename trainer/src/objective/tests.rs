@@ -202,6 +202,23 @@ fn advantages_match_their_golden_values() {
 }
 
 #[test]
+fn episodes_that_were_kept_are_measured_against_all_that_were_drawn() {
+    let check = |kept: &[f32], drawn: &[f32], expected: Option<&[f32]>| {
+        let found = pooled_advantages(kept, drawn);
+        assert_eq!(found.counted, expected.is_some(), "{kept:?} of {drawn:?}");
+        assert_eq!(found.values, expected.map_or(vec![0.0; kept.len()], <[f32]>::to_vec));
+    };
+    // 16 were drawn until two succeeded: the kept half would hide how rare that is.
+    let drawn = [[1.0; 2].as_slice(), [0.0; 14].as_slice()].concat();
+    check(&[1.0, 1.0, 0.0, 0.0], &drawn, Some(&[0.875, 0.875, -0.125, -0.125]));
+    check(&[1.0, 1.0], &drawn, Some(&[0.875, 0.875]));
+    check(&[1.0], &[1.0], None);
+    check(&[0.0, 0.0], &[0.0, 0.0, 0.0], None);
+    check(&[], &[0.0, 1.0], None);
+    check(&[1.0], &[f32::NAN, 1.0], None);
+}
+
+#[test]
 fn a_group_that_teaches_nothing_has_no_advantage() {
     use AdvantageKind::*;
     for kind in [Centred, Std, LeaveOneOut] {

@@ -5,8 +5,9 @@ the task and is imported before the workspace is on the path, at its end: no fil
 there can stand in for a standard module or for pytest. Test files, conftest.py and
 settings come from the task; those of the work tree are removed first. The tests run
 in a child process; a pass counts only when it hands back the nonce, which was drawn
-before any code of the workspace ran. What the child leaves running is killed before
-the reward is written.
+before any code of the workspace ran, after tests that must fail did fail and pytest
+was found as it was. What the child leaves running is killed before the reward is
+written, in place of whatever lies there.
 """
 
 import ctypes
@@ -63,6 +64,8 @@ def load_pytest(archive):
 
 # Wall-clock seconds for one test, which took less than ten where it was observed.
 TEST_SECONDS = 60
+# The tests in must_fail.py.
+MUST_FAIL = 6
 
 
 class Outcomes:
@@ -112,6 +115,24 @@ class NoDifferences:
 
     def __getattr__(self, name):
         return getattr(difflib, name)
+
+
+def parts():
+    """What decides whether a test passes, piece by piece: code under test can replace it."""
+    import _pytest.python
+    import _pytest.reports
+    import _pytest.runner
+
+    places = (
+        _pytest.runner,
+        _pytest.runner.CallInfo,
+        _pytest.reports.TestReport,
+        _pytest.python.Function,
+        unittest.case.TestCase,
+        unittest.case._Outcome,
+        Outcomes,
+    )
+    return [(name, value) for place in places for name, value in sorted(vars(place).items()) if callable(value)]
 
 
 def find(workspace, roots):
@@ -173,9 +194,18 @@ def judge(plan, tests, workspace, answer, nonce):
     archive = os.path.join(tests, "python.zip")
     wanted = plan["FAIL_TO_PASS"] + plan["PASS_TO_PASS"]
     pytest = load_pytest(archive)
-    outcomes = Outcomes(wanted, TEST_SECONDS)
+    outcomes, canaries = Outcomes(wanted, TEST_SECONDS), Outcomes(None, TEST_SECONDS)
     files = sorted({name.split("::")[0] for name in wanted})
+    before = parts()
     run_pytest(pytest, workspace, plan["roots"], archive, files, [outcomes], "plain")
+    if parts() != before:
+        print("pytest is not what it was")
+        return
+    must_fail = os.path.join(tests, "must_fail.py")
+    run_pytest(pytest, workspace, plan["roots"], archive, [must_fail], [canaries], "plain")
+    if sorted(canaries.results.values()) != ["failed"] * MUST_FAIL:
+        print("tests that must fail did not")
+        return
     missed = [name for name in wanted if outcomes.results.get(name) != "passed"]
     for name in missed[:50]:
         print("not passed:", name, outcomes.results.get(name, "not run"))
@@ -187,16 +217,26 @@ def judge(plan, tests, workspace, answer, nonce):
         os.write(answer, nonce)
 
 
+def leave(logs, reward):
+    """Leaves the reward, and no other."""
+    for name in ("reward.txt", "reward.json"):
+        path = os.path.join(logs, name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        elif os.path.lexists(path):
+            os.unlink(path)
+    with open(os.path.join(logs, "reward.txt"), "x") as file:
+        file.write("%d\n" % reward)
+
+
 def main():
     workspace = os.environ.get("TASK_WORKSPACE", "/workspace")
     tests = os.environ.get("TASK_TESTS", "/tests")
     logs = os.environ.get("TASK_LOGS", "/logs/verifier")
     with open(os.path.join(tests, "task.json")) as file:
         plan = json.load(file)
-    reward = os.path.join(logs, "reward.txt")
     os.makedirs(logs, exist_ok=True)
-    with open(reward, "w") as file:
-        file.write("0\n")
+    leave(logs, 0)
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
     put_tests(os.path.join(tests, "files"), workspace)
     nonce = os.urandom(16).hex().encode()
@@ -223,10 +263,7 @@ def main():
         said = os.read(answer, 4096)
     except BlockingIOError:
         said = b""
-    if os.path.lexists(reward):
-        os.unlink(reward)
-    with open(reward, "x") as file:
-        file.write("1\n" if said == nonce and status == 0 else "0\n")
+    leave(logs, said == nonce and status == 0)
 
 
 if __name__ == "__main__":
