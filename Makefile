@@ -59,7 +59,7 @@ warmup: weights
 	$(CARGO_TARGET_DIR)/debug/tandem demos $(WARM)/own --harness examples/quickstart/harness.toml --out $(WARM)/own.jsonl
 	$(CARGO_TARGET_DIR)/debug/tandem demos $(WARM)/made --harness examples/quickstart/harness.toml --out $(WARM)/made.jsonl
 	(cat $(WARM)/own.jsonl; head -n 400 $(WARM)/made.jsonl) > $(WARM)/demos.jsonl
-	$(CARGO_TARGET_DIR)/debug/tandem warmup --demos $(WARM)/demos.jsonl --out $(WARM)/adapter --device $(DEVICE) \
+	$(CARGO_TARGET_DIR)/debug/tandem sft --data $(WARM)/demos.jsonl --out $(WARM)/sft --device $(DEVICE) \
 	    --rank 8 --alpha 16 --epochs 10 --batch 16 --learning-rate 1e-3 --seed 1 --max-tokens 768 \
 	    --micro-batch-tokens 12288 --pad-to-multiple-of 768
 

@@ -146,6 +146,18 @@ fn a_campaign_killed_ten_times_loses_no_episode_and_counts_none_twice() {
     for part in ["Training episodes", "Gate ledger", "Policy updates", "Final table"] {
         assert!(report.stdout.contains(part), "the report lacks `{part}`:\n{}", report.stdout);
     }
+    let report = Program::new(&["report".into(), path(&run), "--json".into()]).run();
+    let report: serde_json::Value = serde_json::from_str(&report.stdout).unwrap();
+    let updates = report["updates"].as_array().unwrap().iter();
+    let steps: usize = updates.map(|update| update["steps"].as_array().unwrap().len()).sum();
+    assert_eq!(steps_in_events(&run), steps);
+}
+
+/// How many steps the newest event file of a run tells the KL of.
+fn steps_in_events(run: &Path) -> usize {
+    let files = std::fs::read_dir(run.join("tensorboard")).unwrap();
+    let newest = files.map(|entry| entry.unwrap().path()).max().unwrap();
+    std::fs::read(newest).unwrap().windows(8).filter(|window| window == b"train/kl").count()
 }
 
 /// A disk of 3 MiB that is really full when the first checkpoint is due, and larger afterwards.

@@ -200,7 +200,7 @@ mod train {
     fn a_device_that_is_none_is_refused() {
         check(
             &[("d.jsonl", "{}\n")],
-            &["warmup", "--demos", "DIR/d.jsonl", "--out", "DIR/a", "--device", "tpu"],
+            &["sft", "--data", "DIR/d.jsonl", "--out", "DIR/a", "--device", "tpu"],
             1,
             expect![[r#"
                 error: `tpu` is not a device

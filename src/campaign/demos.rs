@@ -3,10 +3,10 @@
 //! They are recorded by the real agent loop from scripted replies, so prompts and
 //! observations are exactly those that the policy will meet later.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use tandem_host::agent::{EpisodeRecord, Outcome};
 use tandem_host::policy::Role;
@@ -52,29 +52,4 @@ pub fn write(path: &Path, demonstrations: &[Demonstration]) -> Result<()> {
     file.as_file().sync_all()?;
     file.persist(path).with_context(|| format!("{} cannot be written", path.display()))?;
     Ok(())
-}
-
-/// Reads demonstrations.
-pub fn read(path: &Path) -> Result<Vec<Demonstration>> {
-    let file = std::fs::File::open(path).with_context(|| {
-        format!(
-            "{} cannot be opened\nhelp: `tandem demos TASKS --out {}` writes it",
-            path.display(),
-            path.display()
-        )
-    })?;
-    let mut demonstrations = Vec::new();
-    for (number, line) in BufReader::new(file).lines().enumerate() {
-        let line = line?;
-        if line.trim().is_empty() {
-            continue;
-        }
-        let demonstration = serde_json::from_str(&line)
-            .with_context(|| format!("line {} of {} is not a demonstration", number + 1, path.display()))?;
-        demonstrations.push(demonstration);
-    }
-    if demonstrations.is_empty() {
-        bail!("{} holds no demonstration", path.display());
-    }
-    Ok(demonstrations)
 }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use tandem_host::policy::{
     FinishReason, Message, OpenSession, Policy, PolicyError, Reply, Role, Sampling, Session,
 };
-use tandem_trainer::generate::{Finish, GenerateError, Generator, SampleRequest, Sequence, StopWhen};
+use tandem_trainer::generate::{Finish, GenerateError, Generator, SampleRequest, Sequence, stop_at_texts};
 use tandem_trainer::tokenizer::{ChatMessage, ChatRole, ChatTemplate, Tokenizer};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -115,7 +115,9 @@ impl Session for LocalSession {
                 // A seed of its own for each turn; the constant is the golden ratio in 64 bits.
                 seed: self.seed.wrapping_add((self.before + self.turn).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
                 end_ids: end_ids.clone(),
-                stop: stop_when(&self.sampling.stop, &self.tokenizer),
+                stop: stop_at_texts(&self.sampling.stop, &self.tokenizer),
+                // Nothing is left out of the distribution: importance ratios need all of it.
+                ..SampleRequest::default()
             },
             Box::new(move |sampled| {
                 // The episode may have been cancelled; then nobody waits.
@@ -167,16 +169,4 @@ pub(super) fn chat_role(role: Role) -> ChatRole {
         Role::Assistant => ChatRole::Assistant,
         Role::Tool => ChatRole::Tool,
     }
-}
-
-fn stop_when(texts: &[String], tokenizer: &Arc<Tokenizer>) -> Option<StopWhen> {
-    if texts.is_empty() {
-        return None;
-    }
-    let (texts, tokenizer) = (texts.to_vec(), tokenizer.clone());
-    Some(Arc::new(move |ids: &[u32]| {
-        // Ids that do not decode cannot hold a stop text.
-        let text = tokenizer.decode(ids).unwrap_or_default();
-        texts.iter().any(|stop| text.contains(stop.as_str()))
-    }))
 }

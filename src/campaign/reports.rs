@@ -76,24 +76,75 @@ impl CandidateReport {
 /// One optimiser step of an update.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepSummary {
+    #[serde(deserialize_with = "number_or_nan")]
     pub loss: f64,
+    #[serde(deserialize_with = "number_or_nan")]
     pub grad_norm: f64,
     /// Tokens with a loss.
     pub tokens: usize,
+    #[serde(deserialize_with = "number_or_nan")]
     pub mean_ratio: f64,
-    /// The k3 estimate of the divergence from the policy before the update, in nats.
-    #[serde(default)]
-    pub approx_kl: f64,
-    /// Mean entropy at the trained tokens, in nats.
-    #[serde(default)]
-    pub entropy: f64,
+    #[serde(deserialize_with = "number_or_nan")]
     pub clip_fraction: f64,
     /// Mean |log-prob of the trainer − log-prob of the sampler| over the tokens.
+    #[serde(deserialize_with = "number_or_nan")]
     pub logprob_gap: f64,
     /// L2 norm of the change of the parameters.
+    #[serde(deserialize_with = "number_or_nan")]
     pub update_norm: f64,
+    /// The k3 estimate of the divergence from the policy before the update, in nats.
+    #[serde(default, deserialize_with = "number_or_nan")]
+    pub approx_kl: f64,
+    /// Mean entropy at the trained tokens, in nats.
+    #[serde(default, deserialize_with = "number_or_nan")]
+    pub entropy: f64,
+    #[serde(default)]
+    pub learning_rate: f64,
+    /// Tokens that went through the policy, without padding.
+    #[serde(default)]
+    pub context_tokens: usize,
     pub seconds: f64,
     pub skipped: Option<String>,
+}
+
+/// A step that was skipped may hold a number that is none, which JSON writes as `null`.
+fn number_or_nan<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::NAN))
+}
+
+impl StepSummary {
+    fn tokens_per_second(&self) -> f64 {
+        self.context_tokens as f64 / self.seconds.max(1e-9)
+    }
+
+    /// What a progress line says of it.
+    pub fn line(&self) -> String {
+        format!(
+            "loss {:.4}, clip share {:.3}, KL {:.5}, entropy {:.3}, gradient {:.3}, gap {:.5}, {:.0} tokens/s",
+            self.loss,
+            self.clip_fraction,
+            self.approx_kl,
+            self.entropy,
+            self.grad_norm,
+            self.logprob_gap,
+            self.tokens_per_second()
+        )
+    }
+
+    /// Its numbers by their names in TensorBoard.
+    pub fn scalars(&self) -> Vec<(&'static str, f64)> {
+        vec![
+            ("train/loss", self.loss),
+            ("train/clip_share", self.clip_fraction),
+            ("train/kl", self.approx_kl),
+            ("train/entropy", self.entropy),
+            ("train/gradient_norm", self.grad_norm),
+            ("train/update_norm", self.update_norm),
+            ("train/learning_rate", self.learning_rate),
+            ("train/logprob_gap", self.logprob_gap),
+            ("train/tokens_per_second", self.tokens_per_second()),
+        ]
+    }
 }
 
 /// What an update did.
@@ -155,22 +206,51 @@ impl UpdateReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
+
+    fn step() -> StepSummary {
+        StepSummary {
+            loss: 0.5,
+            grad_norm: 1.25,
+            tokens: 40,
+            mean_ratio: 1.01,
+            clip_fraction: 0.125,
+            logprob_gap: 0.00012,
+            update_norm: 0.01,
+            approx_kl: 0.0005,
+            entropy: 1.5,
+            learning_rate: 1e-4,
+            context_tokens: 3000,
+            seconds: 1.5,
+            skipped: None,
+        }
+    }
+
+    #[test]
+    fn a_progress_line_tells_what_to_watch() {
+        expect!["loss 0.5000, clip share 0.125, KL 0.00050, entropy 1.500, gradient 1.250, gap 0.00012, 2000 tokens/s"]
+            .assert_eq(&step().line());
+    }
+
+    #[test]
+    fn a_skipped_step_is_read_back_from_the_record() {
+        let step =
+            StepSummary { loss: f64::NAN, grad_norm: f64::INFINITY, skipped: Some("NaN".into()), ..step() };
+        let back: StepSummary = serde_json::from_str(&serde_json::to_string(&step).unwrap()).unwrap();
+        assert!(back.loss.is_nan() && back.grad_norm.is_nan());
+        assert_eq!((back.skipped, back.entropy), (step.skipped, step.entropy));
+    }
+
+    #[test]
+    fn a_record_of_an_older_program_is_read() {
+        let text = r#"{"loss":0.1,"grad_norm":1.0,"tokens":3,"mean_ratio":1.0,"clip_fraction":0.0,"logprob_gap":0.0,"update_norm":0.1,"seconds":1.0,"skipped":null}"#;
+        let back: StepSummary = serde_json::from_str(text).unwrap();
+        assert_eq!((back.context_tokens, back.approx_kl), (0, 0.0));
+    }
 
     #[test]
     fn a_policy_that_learns_nothing_any_more_ends_the_run() {
-        let step = StepSummary {
-            loss: f64::NAN,
-            grad_norm: 0.0,
-            tokens: 10,
-            mean_ratio: 1.0,
-            approx_kl: 0.0,
-            entropy: 1.0,
-            clip_fraction: 0.0,
-            logprob_gap: 0.0,
-            update_norm: 0.0,
-            seconds: 1.0,
-            skipped: Some("the loss is NaN".into()),
-        };
+        let step = StepSummary { loss: f64::NAN, skipped: Some("the loss is NaN".into()), ..step() };
         let mut report = UpdateReport {
             version: 4,
             groups: 1,

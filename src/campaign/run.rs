@@ -27,7 +27,7 @@ use super::reports::{CandidateReport, ProposalRow, UpdateReport};
 use super::runtime::PolicyRuntime;
 use super::teach::{NewIdeas, Round};
 use crate::evolve::{ArmCounts, Catalog, Diagnosis, GateReport, PairedTask, PairedTest, Proposal, diagnose};
-use crate::view::Progress;
+use crate::view::{EventLog, Progress};
 
 /// A run of a campaign.
 pub struct Campaign {
@@ -44,6 +44,8 @@ pub struct Campaign {
     runtime: PolicyRuntime,
     cancel: Cancel,
     progress: Progress,
+    /// For people who watch; none when it could not be made.
+    events: Option<EventLog>,
 }
 
 /// What a campaign needs from outside.
@@ -122,11 +124,14 @@ impl Campaign {
             runtime,
             cancel: parts.cancel,
             progress: parts.progress,
+            events: None,
         })
     }
 
     /// Runs what is left of the campaign.
     pub async fn run(&mut self) -> Result<()> {
+        // The record does not depend on it.
+        self.begin_events().unwrap_or_else(|error| tracing::warn!("{error:#}"));
         for round in 1..=self.config.rounds {
             self.round(round).await?;
         }
@@ -491,9 +496,38 @@ impl Campaign {
         let spinner = self.progress.spin(&format!("round {round}: policy update"));
         let report = tokio::task::block_in_place(|| self.runtime.update(&self.config.update, &groups))?;
         spinner.finish();
+        let before: usize =
+            self.record.phases::<UpdateReport>("update")?.iter().map(|(.., done)| done.steps.len()).sum();
         self.record.end_phase(round, "update", &report)?;
+        for (number, step) in report.steps.iter().enumerate() {
+            let said = step.skipped.as_ref().map_or_else(|| step.line(), |why| format!("skipped: {why}"));
+            self.progress.say(&format!("round {round}: step {}: {said}", before + number + 1));
+        }
         self.progress.say(&format!("round {round}: {}", report.sentence()));
+        self.show_steps(before, &report).unwrap_or_else(|error| tracing::warn!("{error:#}"));
         report.check_stuck(round)
+    }
+
+    /// Begins the event file of this start with all steps that the record holds, so that a kill
+    /// between the record and the file loses none.
+    fn begin_events(&mut self) -> Result<()> {
+        let mut events = EventLog::create(&self.run.join("tensorboard"), 1)?;
+        let updates = self.record.phases::<UpdateReport>("update")?;
+        let steps = updates.iter().flat_map(|(.., update)| &update.steps);
+        for (number, step) in steps.enumerate() {
+            events.scalars(number as i64 + 1, &step.scalars())?;
+        }
+        self.events = Some(events);
+        Ok(())
+    }
+
+    /// Adds the steps of an update, which come after `before` others of this run, to the event file.
+    fn show_steps(&mut self, before: usize, report: &UpdateReport) -> Result<()> {
+        let Some(events) = &mut self.events else { return Ok(()) };
+        for (number, step) in report.steps.iter().enumerate() {
+            events.scalars((before + number + 1) as i64, &step.scalars())?;
+        }
+        Ok(())
     }
 
     fn check_cancelled(&self) -> Result<()> {

@@ -38,8 +38,8 @@ impl PolicyRuntime {
     /// Loads the base weights, and version `version` of this run on top.
     pub fn open(config: &CampaignConfig, device: &str, checkpoints: &Path, version: u64) -> Result<Self> {
         let learner_config = config.update.learner(config.rollout.sampling.temperature, device);
-        let device = super::device::parse(device)?;
-        let base = super::models::resolve(&config.policy.base)?;
+        let device = crate::model::parse_device(device)?;
+        let base = crate::model::resolve(&config.policy.base)?;
         let loaded = load_policy(&base, config.policy.adapter.as_deref(), &device)?;
         let lora = LoraConfig {
             rank: config.policy.lora.rank,
@@ -253,6 +253,8 @@ fn summary(step: StepReport) -> StepSummary {
         clip_fraction: step.ratios.as_ref().map_or(0.0, |ratios| ratios.clip_fraction),
         logprob_gap: step.ratios.as_ref().map_or(0.0, |ratios| ratios.logprob_gap),
         update_norm: step.update_norm,
+        learning_rate: step.learning_rate,
+        context_tokens: step.context_tokens,
         seconds: step.seconds,
         skipped: step.skipped,
     }

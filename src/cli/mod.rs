@@ -11,10 +11,13 @@ mod pair;
 mod plugin;
 mod replay;
 mod setup;
+mod sft;
 mod tasks;
 mod teacher;
 mod train;
-mod warmup;
+
+#[cfg(test)]
+pub use error::render as render_error;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -61,7 +64,7 @@ enum Command {
     /// Import, list, validate and judge task sets.
     #[command(subcommand)]
     Tasks(tasks::TasksCommand),
-    /// Fetch policies that the program knows by name.
+    /// Fetch policies, show what they are, sample from them, score texts, export them.
     #[command(subcommand)]
     Model(model::ModelCommand),
     /// Change, compare, publish and roll back harnesses.
@@ -78,8 +81,8 @@ enum Command {
     Export(export::ExportArguments),
     /// Record demonstrations from tasks that carry scripted replies.
     Demos(demos::DemosArguments),
-    /// Teach a policy the protocol from demonstrations.
-    Warmup(warmup::WarmupArguments),
+    /// Fine-tune a policy on conversations, or on prompts with completions.
+    Sft(sft::SftArguments),
     /// Run a campaign from its file, or go on with one.
     Train(train::TrainArguments),
     /// Remove what runs left behind that were ended from outside.
@@ -148,7 +151,7 @@ async fn dispatch(command: Command) -> Result<Exit> {
         Command::Replay(arguments) => replay::run(arguments).await,
         Command::Export(arguments) => export::run(&arguments),
         Command::Demos(arguments) => demos::run(arguments).await,
-        Command::Warmup(arguments) => warmup::run(arguments),
+        Command::Sft(arguments) => sft::run(arguments),
         Command::Train(arguments) => train::run(arguments).await,
         Command::Gc(arguments) => gc::run(arguments),
         Command::Report(arguments) => report(&arguments),

@@ -12,7 +12,7 @@ use crate::campaign::RunRecord;
 
 /// The plugin engine with its default limits, and compiled code kept beside the fetched models.
 pub fn engine() -> Result<Engine> {
-    let code_cache = CodeCache::open(crate::campaign::home()?.join("code"))
+    let code_cache = CodeCache::open(crate::model::home()?.join("code"))
         .inspect_err(|error| tracing::warn!("components are compiled at every start: {error}"))
         .ok();
     Ok(Engine::with(EngineConfig { code_cache, meter_calls: true, ..EngineConfig::default() })?)
@@ -20,7 +20,7 @@ pub fn engine() -> Result<Engine> {
 
 /// The forge, with its cache beside the fetched models.
 pub fn forge() -> Result<Forge> {
-    Ok(Forge::new(ForgeConfig::new(crate::campaign::home()?.join("forge")))?)
+    Ok(Forge::new(ForgeConfig::new(crate::model::home()?.join("forge")))?)
 }
 
 /// Admission that compiles in a process of its own: this program again, as the

@@ -3,7 +3,9 @@
 mod progress;
 mod report;
 mod stats;
+mod tensorboard;
 
 pub use progress::Progress;
 pub use report::report;
 pub use stats::{Snapshot, Stats};
+pub use tensorboard::EventLog;

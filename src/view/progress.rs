@@ -87,11 +87,6 @@ impl Bar {
         self.bar.reset_eta();
     }
 
-    /// The number of items, when it is known only later.
-    pub fn set_length(&self, total: usize) {
-        self.bar.set_length(total as u64);
-    }
-
     /// One episode more.
     pub fn advance(&self, episode: &EpisodeRecord) {
         match episode.outcome {

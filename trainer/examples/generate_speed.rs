@@ -36,14 +36,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for (index, sequence) in (0u32..).zip(open) {
             let own = |at: usize| if at < shared { round } else { round + 1 + index };
             let append = (0..length).map(|at| (at as u32 * 7919 + own(at) * 104_729) % vocabulary).collect();
-            let request = SampleRequest {
-                append,
-                max_tokens: reply,
-                temperature: 1.0,
-                seed: index.into(),
-                end_ids: Vec::new(),
-                stop: None,
-            };
+            let request =
+                SampleRequest { append, max_tokens: reply, seed: index.into(), ..SampleRequest::default() };
             let sender = sender.clone();
             sequence.sample(
                 request,

@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     save_policy(&out.join("base"), &base.model, &base.tokenizer, StoredType::F32, &info)?;
     save_policy(&out.join("f32"), &trained, &base.tokenizer, StoredType::F32, &info)?;
     save_policy(&out.join("bf16"), &trained, &base.tokenizer, StoredType::BF16, &info)?;
-    save_adapter(&out.join("adapter"), &trained, &info)?;
+    save_adapter(&out.join("adapter"), &trained, StoredType::BF16, &info)?;
 
     let mut cases = Vec::new();
     for (folder, adapter) in [("base", None), ("f32", None), ("bf16", None), ("base", Some("adapter"))] {

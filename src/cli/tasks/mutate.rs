@@ -43,7 +43,7 @@ pub async fn run(arguments: MutateArguments) -> Result<Exit> {
     let archive = match arguments.python {
         Some(archive) => archive,
         None => {
-            let archive = crate::campaign::home()?.join("python/pytest-8.3.5.zip");
+            let archive = crate::model::home()?.join("python/pytest-8.3.5.zip");
             if !archive.is_file() {
                 bail!(
                     "there is no archive with pytest at {}\nhelp: `scripts/pytest_zip.sh` makes it",

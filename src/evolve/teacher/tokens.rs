@@ -116,7 +116,7 @@ mod tests {
     }
     #[test]
     fn the_estimate_is_not_below_a_real_tokenizer() {
-        let path = crate::campaign::home().unwrap().join("models/smollm2-135m.gguf");
+        let path = crate::model::home().unwrap().join("models/smollm2-135m.gguf");
         if !path.exists() {
             eprintln!("left out: the weights are not here; `tandem model fetch smollm2-135m` gets them");
             return;

@@ -30,12 +30,24 @@ pub struct Policy {
 pub fn load_policy(path: &Path, adapter: Option<&Path>, device: &Device) -> Result<Policy, CheckpointError> {
     let mut policy = if path.is_dir() { from_folder(path, device)? } else { from_gguf(path, device)? };
     if let Some(folder) = adapter {
-        let manifest = manifest_of(folder)?;
-        let (lora, tensors) = read_adapter(folder, policy.model.config().num_hidden_layers)?;
-        policy.model = policy.model.load_lora(&tensors, lora)?;
-        policy.manifest = manifest.or(policy.manifest);
+        policy = policy.with_adapter(folder)?;
     }
     Ok(policy)
+}
+
+impl Policy {
+    /// The policy with the adapter of a folder on it; one that it has already becomes part of the
+    /// weights first.
+    ///
+    /// # Errors
+    /// If a file is missing or broken, or the adapter belongs to another policy.
+    pub fn with_adapter(mut self, folder: &Path) -> Result<Self, CheckpointError> {
+        let manifest = manifest_of(folder)?;
+        let (lora, tensors) = read_adapter(folder, self.model.config().num_hidden_layers)?;
+        self.model = self.model.load_lora(&tensors, lora)?;
+        self.manifest = manifest.or(self.manifest);
+        Ok(self)
+    }
 }
 
 fn from_folder(folder: &Path, device: &Device) -> Result<Policy, CheckpointError> {

@@ -33,14 +33,18 @@ pub fn save_policy(
     })
 }
 
-/// Writes the LoRA factors alone into the new folder `folder`, in bf16 and in PEFT's format, and
-/// `tandem.json`.
+/// Writes the LoRA factors alone into the new folder `folder`, in PEFT's format, and `tandem.json`.
 ///
 /// # Errors
 /// If the model has no LoRA factors, the folder exists, or something cannot be written.
-pub fn save_adapter(folder: &Path, model: &CausalLm, info: &CheckpointInfo) -> Result<(), CheckpointError> {
+pub fn save_adapter(
+    folder: &Path,
+    model: &CausalLm,
+    stored: StoredType,
+    info: &CheckpointInfo,
+) -> Result<(), CheckpointError> {
     write_folder(folder, |folder| {
-        write_adapter(folder, model, &info.base, StoredType::BF16)?;
+        write_adapter(folder, model, &info.base, stored)?;
         Manifest::write(folder, CheckpointKind::Adapter, info)
     })
 }

@@ -171,7 +171,8 @@ fn lora_factors_are_folded_into_a_full_checkpoint() {
 fn pair(root: &Path) -> (PathBuf, PathBuf) {
     let (base, adapter) = (root.join("base"), root.join("adapter"));
     save_policy(&base, &model(true), &tokenizer(root), StoredType::F32, &info()).unwrap();
-    save_adapter(&adapter, &adapted(), &CheckpointInfo { policy_version: 8, ..info() }).unwrap();
+    save_adapter(&adapter, &adapted(), StoredType::BF16, &CheckpointInfo { policy_version: 8, ..info() })
+        .unwrap();
     (base, adapter)
 }
 
@@ -270,7 +271,7 @@ fn an_adapter_alone_is_no_policy() {
     let error = load_policy(&adapter, None, &Device::flex()).err().unwrap();
     assert!(matches!(&error, CheckpointError::OnlyAdapter { base, .. } if base == "tiny"), "{error}");
     assert!(matches!(
-        save_adapter(&root.path().join("x"), &model(true), &info()),
+        save_adapter(&root.path().join("x"), &model(true), StoredType::BF16, &info()),
         Err(CheckpointError::NoAdapter)
     ));
 }
@@ -290,7 +291,7 @@ fn the_adapter_of_the_built_in_policy_stays_small() {
     let model = CausalLm::random(wide, 5, &Device::flex()).with_lora(lora, 3);
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("adapter");
-    save_adapter(&folder, &model, &info()).unwrap();
+    save_adapter(&folder, &model, StoredType::BF16, &info()).unwrap();
     let bytes = std::fs::metadata(folder.join("adapter_model.safetensors")).unwrap().len();
     assert!(bytes > 400_000 && 10 * bytes < 6_000_000, "{bytes} bytes for three layers");
 }

@@ -27,6 +27,12 @@ pub enum GenerateError {
         "generate: {reason}\nhelp: append at least one token before the first reply and ask for at least one"
     )]
     EmptyRequest { reason: &'static str },
+    /// A setting from which no token can be drawn.
+    #[error("generate: `{name}` is {value}, wanted {wanted}\nhelp: change it in the request")]
+    BadSampling { name: &'static str, value: String, wanted: &'static str },
+    /// [`Cancel`](super::Cancel) ended the request; the sequence is as it was before.
+    #[error("generate: the request was cancelled\nhelp: ask again; the sequence is as it was before")]
+    Cancelled,
     /// A second request for a sequence whose first is running.
     #[error(
         "generate: the sequence is already sampling\nhelp: wait for its reply before asking for the next"

@@ -127,9 +127,8 @@ impl Sequence {
         if let Some(id) = request.append.iter().find(|id| **id as usize >= vocabulary) {
             return reply.send(Err(GenerateError::UnknownToken { id: *id, vocabulary }));
         }
-        if request.max_tokens == 0 {
-            return reply
-                .send(Err(GenerateError::EmptyRequest { reason: "a reply of 0 tokens was asked for" }));
+        if let Err(error) = request.check() {
+            return reply.send(Err(error));
         }
         // If the worker is gone, the reply comes back unsent and says so when it is dropped.
         let _ = self.shared.sender.send(Command::Sample { sequence: self.id, request, reply });

@@ -1,6 +1,7 @@
 //! What is asked of the generator, and what comes back?
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -10,7 +11,37 @@ use super::GenerateError;
 /// Decides after each token, from all ids sampled so far, whether the reply is over.
 pub type StopWhen = Arc<dyn Fn(&[u32]) -> bool + Send + Sync>;
 
-/// A reply to be sampled.
+/// Sees each token as it is sampled. It is called on the worker's thread, so it should only
+/// hand the token on.
+pub type OnToken = Arc<dyn Fn(SampledToken) + Send + Sync>;
+
+/// One token of a reply.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SampledToken {
+    pub id: u32,
+    /// As in [`Sampled::logprobs`].
+    pub logprob: f32,
+}
+
+/// Ends a request from outside; clones end the same one.
+#[derive(Clone, Debug, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// The request ends before the next step of the generator, with
+    /// [`GenerateError::Cancelled`]; its sequence is as it was before. Nothing happens to one
+    /// that is over.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// A reply to be sampled. The default asks for one token at temperature 1 after what the
+/// sequence holds.
 #[derive(Clone)]
 pub struct SampleRequest {
     /// Tokens that come after what the sequence holds already.
@@ -19,12 +50,57 @@ pub struct SampleRequest {
     pub max_tokens: usize,
     /// What logits are divided by; 0 takes the likeliest token.
     pub temperature: f32,
+    /// Only this many of the likeliest tokens can come; 0 for all. After temperature.
+    pub top_k: usize,
+    /// Only the fewest likeliest tokens that together have this probability, over 0 and at most
+    /// 1, can come. After temperature and `top_k`.
+    pub top_p: f32,
     /// The same seed, tokens and weights give the same reply, whatever else is running.
     pub seed: u64,
     /// Tokens that end the reply; the one sampled is part of it.
     pub end_ids: Vec<u32>,
     /// Another condition that ends the reply; the token that met it is part of it.
     pub stop: Option<StopWhen>,
+    /// Sees the tokens one by one.
+    pub on_token: Option<OnToken>,
+    /// Ends the request from outside.
+    pub cancel: Cancel,
+}
+
+impl Default for SampleRequest {
+    fn default() -> Self {
+        Self {
+            append: Vec::new(),
+            max_tokens: 1,
+            temperature: 1.0,
+            top_k: 0,
+            top_p: 1.0,
+            seed: 0,
+            end_ids: Vec::new(),
+            stop: None,
+            on_token: None,
+            cancel: Cancel::default(),
+        }
+    }
+}
+
+impl SampleRequest {
+    /// Refuses what cannot be drawn from.
+    pub(super) fn check(&self) -> Result<(), GenerateError> {
+        let bad = |name, value: f32, wanted| {
+            Err(GenerateError::BadSampling { name, value: value.to_string(), wanted })
+        };
+        if !(self.temperature.is_finite() && self.temperature >= 0.0) {
+            return bad("temperature", self.temperature, "0 or a positive number");
+        }
+        if !(self.top_p > 0.0 && self.top_p <= 1.0) {
+            return bad("top_p", self.top_p, "a number over 0 and at most 1");
+        }
+        if self.max_tokens == 0 {
+            return Err(GenerateError::EmptyRequest { reason: "a reply of 0 tokens was asked for" });
+        }
+        Ok(())
+    }
 }
 
 /// A sampled reply.
@@ -32,8 +108,9 @@ pub struct SampleRequest {
 pub struct Sampled {
     /// The reply, with the token that ended it.
     pub ids: Vec<u32>,
-    /// Log-probability of each of `ids` under the distribution it was drawn from, after
-    /// temperature. With temperature 0: under the policy's own distribution.
+    /// Log-probability of each of `ids` under the distribution it was drawn from: after
+    /// temperature, top-k and top-p, with what is left made to add up to 1. With temperature 0,
+    /// where nothing is drawn: under the policy's own distribution.
     pub logprobs: Vec<f32>,
     pub finish: Finish,
     /// The version of the weights that sampled all of it.
@@ -86,12 +163,16 @@ pub(super) struct Job {
     /// Whether its slot holds all of it that can be copied from others.
     pub placed: bool,
     pub temperature: f32,
+    pub top_k: usize,
+    pub top_p: f32,
     pub random: StdRng,
     pub ids: Vec<u32>,
     logprobs: Vec<f32>,
     max_tokens: usize,
     end_ids: Vec<u32>,
     stop: Option<StopWhen>,
+    on_token: Option<OnToken>,
+    cancel: Cancel,
     reply: Reply,
 }
 
@@ -103,6 +184,8 @@ impl Job {
             sequence,
             placed: false,
             temperature: request.temperature,
+            top_k: request.top_k,
+            top_p: request.top_p,
             random: StdRng::seed_from_u64(request.seed),
             ids: Vec::new(),
             logprobs: Vec::new(),
@@ -110,14 +193,27 @@ impl Job {
             prompt,
             end_ids: request.end_ids,
             stop: request.stop,
+            on_token: request.on_token,
+            cancel: request.cancel,
             reply,
         }
+    }
+
+    /// Whether it was ended from outside.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel.is_set()
     }
 
     /// Adds a sampled token; says whether the reply is over.
     pub fn push(&mut self, id: u32, logprob: f32) -> Result<Option<Finish>, GenerateError> {
         self.ids.push(id);
         self.logprobs.push(logprob);
+        if let Some(on_token) = &self.on_token {
+            let seen = || on_token(SampledToken { id, logprob });
+            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(seen)).is_err() {
+                return Err(GenerateError::Failed { reason: "the receiver of tokens panicked".into() });
+            }
+        }
         if self.end_ids.contains(&id) {
             return Ok(Some(Finish::Stop));
         }

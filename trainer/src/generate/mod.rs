@@ -10,12 +10,15 @@ mod error;
 mod forward;
 mod generator;
 mod job;
+mod nucleus;
 mod sampler;
 mod slots;
+mod stop;
 #[cfg(test)]
 mod tests;
 mod worker;
 
 pub use error::GenerateError;
 pub use generator::{Generator, GeneratorConfig, Sequence};
-pub use job::{Finish, SampleRequest, Sampled, StopWhen};
+pub use job::{Cancel, Finish, OnToken, SampleRequest, Sampled, SampledToken, StopWhen};
+pub use stop::stop_at_texts;

@@ -31,7 +31,7 @@ fn tokens(seed: u32, length: usize) -> Vec<u32> {
 }
 
 fn request(append: Vec<u32>, max_tokens: usize, seed: u64) -> SampleRequest {
-    SampleRequest { append, max_tokens, temperature: 1.0, seed, end_ids: Vec::new(), stop: None }
+    SampleRequest { append, max_tokens, seed, ..SampleRequest::default() }
 }
 
 fn close(left: &[f32], right: &[f32]) {
@@ -146,7 +146,9 @@ fn a_reply_does_not_depend_on_what_else_is_sampled() {
     let requests: Vec<SampleRequest> = (0..6)
         .map(|index| {
             let prompt = [&shared[..], &tokens(index, 3 + 5 * index as usize)].concat();
-            request(prompt, 10 + index as usize, u64::from(index))
+            // With and without limits on what can come.
+            let (top_k, top_p) = [(0, 1.0), (12, 1.0), (0, 0.8), (20, 0.7)][index as usize % 4];
+            SampleRequest { top_k, top_p, ..request(prompt, 10 + index as usize, u64::from(index)) }
         })
         .collect();
     let config = GeneratorConfig { slots: 6, context: 400 };
@@ -211,6 +213,15 @@ fn bad_requests_are_errors_and_leave_the_sequence_as_it_was() {
     assert_eq!(generator.open().err(), Some(GenerateError::SlotsInUse { open: 1, slots: 1 }));
     let fails = |request, expected| assert_eq!(sequence.sample_blocking(request).err(), Some(expected));
     fails(request(vec![3, 64], 4, 0), GenerateError::UnknownToken { id: 64, vocabulary: 64 });
+    let bad = |name, value: &str, wanted| GenerateError::BadSampling { name, value: value.into(), wanted };
+    fails(
+        SampleRequest { top_p: 1.5, ..request(vec![3], 4, 0) },
+        bad("top_p", "1.5", "a number over 0 and at most 1"),
+    );
+    fails(
+        SampleRequest { temperature: f32::NAN, ..request(vec![3], 4, 0) },
+        bad("temperature", "NaN", "0 or a positive number"),
+    );
     fails(request(tokens(0, 60), 4, 0), GenerateError::ContextFull { used: 60, limit: 60 });
     assert!(matches!(
         sequence.sample_blocking(request(Vec::new(), 4, 0)),
@@ -260,4 +271,68 @@ fn two_requests_at_once_for_one_sequence_are_refused() {
     let mut results = [receiver.recv().unwrap(), receiver.recv().unwrap()];
     results.sort_by_key(Option::is_some);
     assert_eq!(results, [None, Some(GenerateError::Busy)]);
+}
+
+#[test]
+fn tokens_are_seen_one_by_one_before_the_reply() {
+    let generator = Generator::spawn(policy(11), 0, GeneratorConfig { slots: 1, context: 100 });
+    let (sender, receiver) = mpsc::channel();
+    let on_token: OnToken = Arc::new(move |token| sender.send(token).unwrap());
+    let request = SampleRequest { on_token: Some(on_token), ..request(tokens(1, 10), 12, 3) };
+    let sampled = generator.open().unwrap().sample_blocking(request).unwrap();
+    // The sender went with the request: the list ends.
+    let seen: Vec<SampledToken> = receiver.iter().collect();
+    assert_eq!(seen.iter().map(|token| token.id).collect::<Vec<_>>(), sampled.ids);
+    assert_eq!(seen.iter().map(|token| token.logprob).collect::<Vec<_>>(), sampled.logprobs);
+}
+
+#[test]
+fn a_cancelled_request_ends_and_changes_nothing_for_others_or_its_sequence() {
+    let config = GeneratorConfig { slots: 2, context: 4000 };
+    let prompt = tokens(1, 20);
+    let other = |generator: &Generator, start: &dyn Fn()| {
+        let sequence = generator.open().unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let done = Box::new(move |result: Result<Sampled, _>| sender.send(result.unwrap()).unwrap());
+        sequence.sample(request(tokens(2, 30), 40, 5), done);
+        start();
+        receiver.recv().unwrap()
+    };
+    let alone = other(&Generator::spawn(policy(12), 0, config), &|| {});
+
+    let generator = Generator::spawn(policy(12), 0, config);
+    let sequence = generator.open().unwrap();
+    let first = sequence.sample_blocking(request(prompt.clone(), 6, 1)).unwrap();
+    let cancel = Cancel::default();
+    let (sender, ended) = mpsc::channel();
+    // After its fifth token, from within: a point of time that no machine moves.
+    let (seen, own) = (std::sync::atomic::AtomicUsize::new(0), cancel.clone());
+    let on_token: OnToken = Arc::new(move |_| {
+        if seen.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 4 {
+            own.cancel();
+        }
+    });
+    let beside = other(&generator, &|| {
+        let asked = SampleRequest {
+            cancel: cancel.clone(),
+            on_token: Some(on_token.clone()),
+            ..request(tokens(3, 10), 3000, 2)
+        };
+        let sender = sender.clone();
+        sequence.sample(asked, Box::new(move |result| sender.send(result).unwrap()));
+    });
+    assert_eq!(ended.recv().unwrap(), Err(GenerateError::Cancelled));
+    assert_eq!(beside.ids, alone.ids);
+    close(&beside.logprobs, &alone.logprobs);
+
+    // Cancelled before it began: not a token is computed.
+    let at_once = SampleRequest { cancel, ..request(tokens(4, 10), 3000, 2) };
+    assert_eq!(sequence.sample_blocking(at_once), Err(GenerateError::Cancelled));
+
+    let next = sequence.sample_blocking(request(tokens(5, 7), 6, 3)).unwrap();
+    let whole = [prompt, first.ids, tokens(5, 7)].concat();
+    let fresh = Generator::spawn(policy(12), 0, config).open().unwrap();
+    let expected = fresh.sample_blocking(request(whole, 6, 3)).unwrap();
+    assert_eq!(next.ids, expected.ids);
+    close(&next.logprobs, &expected.logprobs);
 }

@@ -88,6 +88,7 @@ impl Worker {
                     Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
                 }
             }
+            self.drop_cancelled();
             if self.jobs.is_empty() {
                 continue;
             }
@@ -109,6 +110,14 @@ impl Worker {
         self.jobs.drain(..).for_each(|job| job.fail(error.clone()));
         self.slots.forget();
         self.cache = self.inference.cache(self.count, self.context);
+    }
+
+    /// Requests that were ended from outside leave before the next step. What was computed of
+    /// them stays in the slot, where a later prompt may find a prefix.
+    fn drop_cancelled(&mut self) {
+        for job in self.jobs.extract_if(.., |job| job.is_cancelled()) {
+            job.fail(GenerateError::Cancelled);
+        }
     }
 
     fn take(&mut self, command: Command) {
@@ -271,7 +280,8 @@ impl Worker {
             .enumerate()
             .filter_map(|(index, job)| {
                 let place = jobs.iter().position(|chosen| *chosen == index)?;
-                Some((place, Draw { temperature: job.temperature, random: &mut job.random }))
+                let (temperature, top_k, top_p) = (job.temperature, job.top_k, job.top_p);
+                Some((place, Draw { temperature, top_k, top_p, random: &mut job.random }))
             })
             .collect();
         ordered.sort_by_key(|(place, _)| *place);

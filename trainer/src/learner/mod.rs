@@ -10,15 +10,15 @@ mod gradient;
 mod head;
 mod report;
 mod sample;
+mod sft;
 mod state;
 mod step;
 #[cfg(test)]
 mod tests;
-mod warmup;
 
 pub use config::LearnerConfig;
 pub use error::LearnError;
 pub use report::{MOST_SKIPS, Ratios, StepReport};
 pub use sample::Sample;
-pub use step::Learner;
-pub use warmup::{WarmupConfig, WarmupError, WarmupReport, warm_up};
+pub use sft::{Sft, SftConfig, shuffled};
+pub use step::{Learner, policy_logprobs};

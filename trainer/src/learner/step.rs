@@ -209,6 +209,23 @@ impl Learner {
     }
 }
 
+/// Log-probabilities under `model`, for each sample one value a token, 0 where the mask is false;
+/// without a learner. Of `config`, only the sizes are read: `micro_batch_tokens`,
+/// `pad_to_multiple_of` and `head_rows` bound the memory.
+///
+/// # Errors
+/// If a sample is malformed or the settings cannot work.
+pub fn policy_logprobs(
+    model: &CausalLm,
+    samples: &[Sample],
+    config: &LearnerConfig,
+) -> Result<Vec<Vec<f32>>, LearnError> {
+    config.check()?;
+    let shape = model.config();
+    check_samples(samples, Use::Supervised, shape.vocab_size, shape.max_position_embeddings)?;
+    Ok(logprobs(model, samples, config, &model.device()))
+}
+
 /// The values of all tensors, one after the other, in a single transfer.
 pub(super) fn read_all(tensors: Vec<Tensor<1>>) -> Vec<f32> {
     if tensors.is_empty() {

@@ -11,6 +11,8 @@ pub enum Decay {
     Constant,
     /// A straight line to 0 at `total_steps`.
     Linear,
+    /// Half a period of a cosine, to 0 at `total_steps` (Loshchilov and Hutter 2017, arXiv:1608.03983).
+    Cosine,
 }
 
 /// A linear warm-up, then [`Decay`].
@@ -21,7 +23,7 @@ pub struct Schedule {
     pub warmup_steps: u64,
     /// What follows.
     pub decay: Decay,
-    /// The step at which a linear decay reaches 0; not read by a constant rate.
+    /// The step at which a decay reaches 0; not read by a constant rate.
     pub total_steps: u64,
 }
 
@@ -31,13 +33,12 @@ impl Schedule {
         if done < self.warmup_steps {
             return (done + 1) as f64 / self.warmup_steps as f64;
         }
+        let length = self.total_steps.saturating_sub(self.warmup_steps).max(1) as f64;
+        let left = (self.total_steps.saturating_sub(done) as f64 / length).min(1.0);
         match self.decay {
             Decay::Constant => 1.0,
-            Decay::Linear => {
-                let length = self.total_steps.saturating_sub(self.warmup_steps).max(1) as f64;
-                let left = self.total_steps.saturating_sub(done) as f64;
-                (left / length).min(1.0)
-            }
+            Decay::Linear => left,
+            Decay::Cosine => 0.5 - 0.5 * (std::f64::consts::PI * left).cos(),
         }
     }
 }
@@ -51,6 +52,13 @@ mod tests {
             let found = schedule.factor(*done);
             assert!((found - factor).abs() < 1e-12, "{schedule:?} after {done}: {found}");
         }
+    }
+
+    #[test]
+    fn a_cosine_falls_slowly_at_both_ends() {
+        let schedule = Schedule { warmup_steps: 2, decay: Decay::Cosine, total_steps: 10 };
+        let quarter = 0.5 + 0.5 * std::f64::consts::FRAC_1_SQRT_2;
+        check(schedule, &[(2, 1.0), (4, quarter), (6, 0.5), (8, 1.0 - quarter), (10, 0.0), (99, 0.0)]);
     }
 
     #[test]

@@ -96,6 +96,9 @@ pub(super) fn from_gguf(metadata: &Metadata) -> Result<(Value, Value), Tokenizer
             config[name] = token.into();
         }
     }
+    if metadata.flag("tokenizer.ggml.add_bos_token") {
+        config["add_bos_token"] = true.into();
+    }
     if metadata.has("tokenizer.chat_template") {
         config["chat_template"] = metadata.text("tokenizer.chat_template")?.into();
     }

@@ -3,8 +3,10 @@
 mod build;
 mod chat;
 mod error;
+mod stream;
 mod text;
 
 pub use chat::{ChatMessage, ChatRole, ChatTemplate, Masked};
 pub use error::TokenizerError;
+pub use stream::TextStream;
 pub use text::Tokenizer;

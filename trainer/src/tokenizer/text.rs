@@ -117,6 +117,17 @@ impl Tokenizer {
         ids(&self.shared.template, text)
     }
 
+    /// The ids of a text that stands for itself, outside any conversation: as [`encode`](Self::encode),
+    /// after the token that begins a text where the policy was trained to see one.
+    pub fn encode_document(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        let with_start = self.shared.template.encode_fast("", true).map_err(TokenizerError::coding)?;
+        let begins = self.shared.config["add_bos_token"] == true
+            || (self.shared.bos.is_some() && with_start.get_ids().first() == self.shared.bos.as_ref());
+        let mut ids: Vec<u32> = self.shared.bos.filter(|_| begins).into_iter().collect();
+        ids.extend(self.encode(text)?);
+        Ok(ids)
+    }
+
     /// The text of ids, without special tokens. Ids past the vocabulary are left out;
     /// an incomplete character becomes `U+FFFD`.
     pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
@@ -238,6 +249,34 @@ mod tests {
         assert_eq!((back.bos(), back.eos(), back.vocab_size()), (Some(257), 258, 259));
         assert_eq!(back.encode_with_special("x<|im_start|>").unwrap(), [120, 257]);
         assert_eq!(back.encode("<|im_start|>").unwrap().len(), 12);
+    }
+
+    #[test]
+    fn a_text_begins_with_bos_only_where_the_tokenizer_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let tokenizer = Tokenizer::of_bytes();
+        assert_eq!(tokenizer.encode_document("a").unwrap(), [97]);
+        tokenizer.save(folder.path()).unwrap();
+        let edit = |file: &str, key: &str, value: Value| {
+            let path = folder.path().join(file);
+            let mut json = read_json(&path).unwrap();
+            json[key] = value;
+            std::fs::write(&path, json.to_string()).unwrap();
+        };
+        edit("tokenizer_config.json", "add_bos_token", true.into());
+        assert_eq!(Tokenizer::from_folder(folder.path()).unwrap().encode_document("a").unwrap(), [257, 97]);
+        edit("tokenizer_config.json", "add_bos_token", Value::Null);
+        let begin = serde_json::json!({ "SpecialToken": { "id": "<|im_start|>", "type_id": 0 } });
+        let text = serde_json::json!({ "Sequence": { "id": "A", "type_id": 0 } });
+        let special = serde_json::json!({
+            "<|im_start|>": { "id": "<|im_start|>", "ids": [257], "tokens": ["<|im_start|>"] }
+        });
+        let processor = serde_json::json!({
+            "type": "TemplateProcessing", "single": [begin, text], "pair": [begin, text],
+            "special_tokens": special,
+        });
+        edit("tokenizer.json", "post_processor", processor);
+        assert_eq!(Tokenizer::from_folder(folder.path()).unwrap().encode_document("a").unwrap(), [257, 97]);
     }
 
     #[test]

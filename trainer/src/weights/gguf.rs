@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use memmap2::Mmap;
 
 use super::quant::Format;
-use super::{HostTensor, NamedTensors, WeightsError, gguf_names};
+use super::{HostTensor, NamedTensors, StoredTensor, WeightsError, gguf_names};
 
 const FIRST_VERSION: u32 = 2;
 const LAST_VERSION: u32 = 3;
@@ -51,6 +51,17 @@ impl Gguf {
     /// The key-value pairs of the header.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
+    }
+
+    /// The tensors as they lie in the file, under llama.cpp's names.
+    pub fn stored(&self) -> Vec<StoredTensor> {
+        let stored = |entry: &TensorEntry| StoredTensor {
+            name: entry.name.clone(),
+            shape: entry.shape.clone(),
+            format: entry.format.name(),
+            bytes: entry.length as u64,
+        };
+        self.tensors.iter().map(stored).collect()
     }
 
     /// All weights, dequantised, under their Hugging Face names and in Hugging Face layout.

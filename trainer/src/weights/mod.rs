@@ -13,5 +13,5 @@ mod tensors;
 
 pub use error::WeightsError;
 pub use gguf::{Gguf, Metadata};
-pub use safetensors::{read_safetensors, write_safetensors};
-pub use tensors::{HostTensor, NamedTensors, StoredType};
+pub use safetensors::{list_safetensors, read_safetensors, write_safetensors};
+pub use tensors::{HostTensor, NamedTensors, StoredTensor, StoredType};

@@ -31,6 +31,11 @@ impl Format {
     /// The names of all formats, for error messages.
     pub const KNOWN: &'static str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K";
 
+    /// As llama.cpp spells it.
+    pub fn name(self) -> String {
+        format!("{self:?}").replacen('K', "_K", 1)
+    }
+
     /// The format with ggml's number `code`.
     pub fn of_code(code: u32) -> Option<Self> {
         Some(match code {

@@ -10,7 +10,7 @@ use memmap2::Mmap;
 use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, View};
 use serde::Deserialize;
 
-use super::{HostTensor, NamedTensors, StoredType, WeightsError};
+use super::{HostTensor, NamedTensors, StoredTensor, StoredType, WeightsError};
 
 /// Reads weights from a `.safetensors` file, from an index of shards
 /// (`*.safetensors.index.json`), or from a folder that holds either.
@@ -20,6 +20,31 @@ pub fn read_safetensors(path: &Path) -> Result<NamedTensors, WeightsError> {
     for file in files_of(&path)? {
         read_file(&file, &mut all)?;
     }
+    Ok(all)
+}
+
+/// What [`read_safetensors`] would read, without reading the data.
+///
+/// # Errors
+/// If a file is missing or broken.
+pub fn list_safetensors(path: &Path) -> Result<Vec<StoredTensor>, WeightsError> {
+    let path = if path.is_dir() { weights_in(path)? } else { path.to_owned() };
+    let mut all = Vec::new();
+    for file in files_of(&path)? {
+        let opened = File::open(&file).map_err(WeightsError::io(&file))?;
+        // SAFETY: as for GGUF files, the map is only read.
+        let bytes = unsafe { Mmap::map(&opened) }.map_err(WeightsError::io(&file))?;
+        check_length(&file, &bytes)?;
+        let tensors = SafeTensors::deserialize(&bytes)
+            .map_err(|error| WeightsError::corrupt(&file, error.to_string()))?;
+        all.extend(tensors.iter().map(|(name, view)| StoredTensor {
+            name: name.to_string(),
+            shape: view.shape().to_vec(),
+            format: format!("{:?}", view.dtype()),
+            bytes: view.data().len() as u64,
+        }));
+    }
+    all.sort_by(|left, right| left.name.cmp(&right.name));
     Ok(all)
 }
 

@@ -53,6 +53,19 @@ pub enum StoredType {
     BF16,
 }
 
+/// A tensor as it lies in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredTensor {
+    /// As the file spells it.
+    pub name: String,
+    /// Length of each dimension, outermost first.
+    pub shape: Vec<usize>,
+    /// The number format, as its file format spells it: `BF16`, `Q4_K`.
+    pub format: String,
+    /// Bytes of its data.
+    pub bytes: u64,
+}
+
 /// Weights by their Hugging Face names, in Hugging Face layout (`[out, in]`).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NamedTensors {

@@ -40,7 +40,7 @@ struct Bed {
 impl Bed {
     fn new() -> Self {
         let log = Log::new();
-        let cache = crate::campaign::home().unwrap().join("forge");
+        let cache = crate::model::home().unwrap().join("forge");
         let builder = Builder {
             engine: Engine::new(PluginLimits::default()).unwrap(),
             forge: Arc::new(Forge::new(ForgeConfig::new(cache)).unwrap()),

@@ -1,4 +1,4 @@
-//! Which model does a name stand for, and how does it get here?
+//! Which models does the program know by name, and how do they get here?
 //!
 //! Weights come in packages of the Python package index, since those install
 //! anywhere; the file inside is checked by its SHA-256 before it is used.
@@ -82,29 +82,24 @@ fn known(name: &str) -> Option<&'static KnownModel> {
     KNOWN.iter().find(|model| model.name == name)
 }
 
-/// The weights that `base` stands for: a path as it is, a name from the folder of
-/// fetched models, checked.
-pub fn resolve(base: &str) -> Result<PathBuf> {
-    let Some(model) = known(base) else {
-        let path = PathBuf::from(base);
-        if path.exists() {
-            return Ok(path);
+/// Where a known model lies, once it is fetched and whole; none for another name.
+pub(super) fn fetched(name: &str) -> Option<Result<PathBuf>> {
+    known(name).map(|model| {
+        let path = file_of(model)?;
+        if !path.exists() {
+            bail!(
+                "the weights of `{name}` are not here: {} does not exist\nhelp: run `tandem model fetch {name}`",
+                path.display()
+            );
         }
-        let names: Vec<_> = KNOWN.iter().map(|model| model.name).collect();
-        bail!(
-            "there is no model `{base}`: it is no file or folder, and no known name\nhelp: known names are {}; models on a hub are not fetched by this version: download the folder and give its path",
-            names.join(", ")
-        );
-    };
-    let path = file_of(model)?;
-    if !path.exists() {
-        bail!(
-            "the weights of `{base}` are not here: {} does not exist\nhelp: run `tandem model fetch {base}`",
-            path.display()
-        );
-    }
-    check(&path, model)?;
-    Ok(path)
+        check(&path, model)?;
+        Ok(path)
+    })
+}
+
+/// The names of all known models, for messages.
+pub(super) fn names() -> String {
+    KNOWN.iter().map(|model| model.name).collect::<Vec<_>>().join(", ")
 }
 
 fn check(path: &Path, model: &KnownModel) -> Result<()> {
@@ -126,8 +121,7 @@ fn check(path: &Path, model: &KnownModel) -> Result<()> {
 /// Fetches a known model; does nothing when it is there and whole.
 pub fn fetch(name: &str) -> Result<PathBuf> {
     let Some(model) = known(name) else {
-        let names: Vec<_> = KNOWN.iter().map(|model| model.name).collect();
-        bail!("`{name}` is not a known model\nhelp: known models are {}", names.join(", "));
+        bail!("`{name}` is not a known model\nhelp: known models are {}", names());
     };
     let path = file_of(model)?;
     if path.exists() && check(&path, model).is_ok() {

@@ -1,0 +1,143 @@
+//! `tandem sft`: supervised fine-tuning on conversations, or on prompts with completions.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use tandem_trainer::learner::{LearnerConfig, SftConfig};
+use tandem_trainer::model::LoraConfig;
+use tandem_trainer::optimizer::Decay;
+
+use super::Exit;
+use crate::model::{Sft, SftSettings, Trained, digest_of, run_sft};
+use crate::view::Progress;
+
+#[derive(clap::Args)]
+pub struct SftArguments {
+    /// A known name, a GGUF file, a Hugging Face folder, or a hub id `owner/name[@revision]`.
+    #[arg(long, default_value = "smollm2-135m")]
+    base: String,
+    /// Train this adapter further; given more than once, the earlier ones become part of the weights.
+    #[arg(long, value_name = "FOLDER")]
+    adapter: Vec<PathBuf>,
+    /// JSONL: `messages` on each line, as `tandem demos` writes them, or `prompt` and `completion`.
+    #[arg(long)]
+    data: PathBuf,
+    /// The folder of the run: `adapter/` or `policy/` at the end, `steps.jsonl`, `tensorboard/`, state.
+    #[arg(long)]
+    out: PathBuf,
+    /// Go on with a run that was stopped.
+    #[arg(long)]
+    resume: bool,
+    /// `cpu`, or `cuda:N` in a program built for it.
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// Train all weights instead of an adapter.
+    #[arg(long, conflicts_with_all = ["rank", "alpha", "first_layer"])]
+    full: bool,
+    #[arg(long, default_value_t = 8)]
+    rank: usize,
+    #[arg(long, default_value_t = 16.0)]
+    alpha: f32,
+    /// Layers below this one are frozen.
+    #[arg(long, default_value_t = 0)]
+    first_layer: usize,
+    #[arg(long, default_value_t = 1)]
+    epochs: usize,
+    /// Examples of one step.
+    #[arg(long, default_value_t = 16)]
+    batch: usize,
+    /// Of an adapter 1e-3 by default, of all weights 2e-5.
+    #[arg(long)]
+    learning_rate: Option<f64>,
+    /// Steps over which the learning rate rises to its value.
+    #[arg(long, default_value_t = 10)]
+    warm_steps: u64,
+    /// What the learning rate does after that.
+    #[arg(long, value_enum, default_value = "linear")]
+    schedule: ScheduleArgument,
+    /// Share of the examples that is kept for validation.
+    #[arg(long, default_value_t = 0.0, conflicts_with = "validation_data")]
+    validation: f64,
+    /// Examples to validate with, in a file of their own.
+    #[arg(long, value_name = "FILE")]
+    validation_data: Option<PathBuf>,
+    /// Keep state to go on from after this many steps; 0 for once an epoch.
+    #[arg(long, default_value_t = 0)]
+    save_every: usize,
+    /// Tokens, with padding, that go through the policy at once.
+    #[arg(long, default_value_t = 4096)]
+    micro_batch_tokens: usize,
+    /// Pad sequences to a multiple of this; 128 keeps kernel tuning short on CUDA.
+    #[arg(long, default_value_t = 1)]
+    pad_to_multiple_of: usize,
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Longer examples are left out.
+    #[arg(long, default_value_t = 1024)]
+    max_tokens: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum ScheduleArgument {
+    Constant,
+    Linear,
+    Cosine,
+}
+
+pub fn run(arguments: SftArguments) -> Result<Exit> {
+    if !(0.0..1.0).contains(&arguments.validation) {
+        bail!(
+            "`--validation` is {}, and a share is wanted\nhelp: give a number from 0 to below 1, such as 0.05",
+            arguments.validation
+        );
+    }
+    if arguments.rank == 0 {
+        bail!("`--rank` is 0, and an adapter has a width\nhelp: give a number over 0, such as 8");
+    }
+    // Before anything large is read.
+    crate::model::parse_device(&arguments.device)?;
+    let trained = match arguments.full {
+        true => Trained::Full,
+        false => Trained::Adapter(LoraConfig {
+            rank: arguments.rank,
+            alpha: arguments.alpha,
+            first_layer: arguments.first_layer,
+        }),
+    };
+    let usual_rate = if arguments.full { 2e-5 } else { 1e-3 };
+    let sft = Sft {
+        out: arguments.out,
+        device: arguments.device,
+        resume: arguments.resume,
+        settings: SftSettings {
+            base: arguments.base,
+            adapters: arguments.adapter,
+            data_sha256: digest_of(&arguments.data)?,
+            data: arguments.data,
+            validation_data: arguments.validation_data,
+            validation: arguments.validation,
+            max_tokens: arguments.max_tokens,
+            trained,
+            save_every: arguments.save_every,
+            config: SftConfig {
+                epochs: arguments.epochs,
+                batch: arguments.batch,
+                warmup_steps: arguments.warm_steps,
+                decay: match arguments.schedule {
+                    ScheduleArgument::Constant => Decay::Constant,
+                    ScheduleArgument::Linear => Decay::Linear,
+                    ScheduleArgument::Cosine => Decay::Cosine,
+                },
+                seed: arguments.seed,
+                learner: LearnerConfig {
+                    learning_rate: arguments.learning_rate.unwrap_or(usual_rate),
+                    micro_batch_tokens: arguments.micro_batch_tokens,
+                    pad_to_multiple_of: arguments.pad_to_multiple_of,
+                    ..LearnerConfig::default()
+                },
+            },
+        },
+    };
+    println!("{}", run_sft(&sft, &Progress::new())?);
+    Ok(Exit::Done)
+}

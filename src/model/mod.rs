@@ -1,0 +1,18 @@
+//! Which policy does a user mean, how does it get here, and what is done with one outside a campaign?
+
+mod device;
+mod hub;
+mod hub_cache;
+mod info;
+mod known;
+mod load;
+mod resolve;
+mod sft;
+mod sft_data;
+
+pub use device::parse as parse_device;
+pub use info::ModelInfo;
+pub use known::{KNOWN, fetch, home};
+pub use load::load;
+pub use resolve::resolve;
+pub use sft::{Sft, SftSettings, Trained, digest_of, run as run_sft};
