@@ -3,6 +3,7 @@
 
 pub mod checkpoint;
 pub mod generate;
+mod kernel;
 pub mod learner;
 pub mod model;
 pub mod objective;

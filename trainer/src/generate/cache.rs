@@ -23,6 +23,8 @@ pub(super) struct KvCache {
     width: usize,
     device: Device,
     dtype: DType,
+    /// Grows with each change that may move what is stored.
+    changes: u64,
 }
 
 struct Stored {
@@ -53,6 +55,7 @@ impl KvCache {
             width: config.head_dim,
             device: device.clone(),
             dtype,
+            changes: 0,
         };
         cache.layers = (0..config.num_hidden_layers).map(|_| cache.empty()).collect();
         cache
@@ -69,11 +72,30 @@ impl KvCache {
         self.slots
     }
 
+    /// Changes whenever keys or values may have moved in memory.
+    #[cfg(feature = "cuda")]
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Tokens that fit into a slot now.
+    #[cfg(feature = "cuda")]
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Keys and values of all layers as they are stored.
+    #[cfg(feature = "cuda")]
+    pub fn stored(&self) -> impl Iterator<Item = [Tensor<2>; 2]> {
+        self.layers.iter().map(|Stored { keys, values }| [keys.clone(), values.clone()])
+    }
+
     /// Makes room for `tokens` in every slot.
     pub fn reserve(&mut self, tokens: usize) {
         if tokens <= self.capacity {
             return;
         }
+        self.changes += 1;
         let old = self.capacity;
         self.capacity = tokens.max(old * GROWTH).min(self.limit.max(tokens));
         let (slots, heads, width, new) = (self.slots, self.heads, self.width, self.capacity);
@@ -115,6 +137,7 @@ impl KvCache {
 
     /// Stores keys and values, `[rows, tokens, heads, head_dim]`.
     pub fn write(&mut self, layer: usize, places: &Places, keys: Tensor<4>, values: Tensor<4>) {
+        self.changes += 1;
         let [batch, tokens, heads, width] = keys.dims();
         let stored = &mut self.layers[layer];
         assign(&mut stored.keys, &places.keys, keys.reshape([batch * tokens * heads * width, 1]));
@@ -137,6 +160,7 @@ impl KvCache {
 
     /// Copies the first `tokens` of one slot to another.
     pub fn copy(&mut self, from: usize, to: usize, tokens: usize) {
+        self.changes += 1;
         let source = self.places((0..tokens).map(|position| (from, position)));
         let target = self.places((0..tokens).map(|position| (to, position)));
         for Stored { keys, values } in &mut self.layers {

@@ -3,6 +3,9 @@
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
 use super::cache::{KvCache, Places};
+#[cfg(feature = "cuda")]
+use crate::kernel::{Decoder, Step};
+use crate::kernel::{fuses_attention, matmul_wide};
 use crate::model::{CausalLm, LayerInputs, MASKED, RotaryTable};
 
 /// New tokens of one slot.
@@ -52,21 +55,38 @@ pub(super) struct Inference {
     local_rotary: Option<RotaryTable>,
     pub buckets: Buckets,
     device: Device,
+    /// Computes one token a row where it can, in one launch.
+    #[cfg(feature = "cuda")]
+    decoder: Option<Decoder>,
 }
 
 impl Inference {
-    /// Prepares a copy of `model` for contexts of `context` tokens.
-    pub fn new(model: &CausalLm, context: usize) -> Self {
+    /// Prepares a copy of `model` for contexts of `context` tokens in `slots` slots.
+    #[cfg_attr(not(feature = "cuda"), allow(unused_variables))]
+    pub fn new(model: &CausalLm, slots: usize, context: usize) -> Self {
         let model = model.inference_copy();
         let device = model.device();
         let buckets = Buckets::of(&device);
         // Padding may reach past the context.
         let (rotary, local_rotary) = model.rotary_tables(context + buckets.positions.max(buckets.tokens));
-        Self { head: model.head(), rotary, local_rotary, model, buckets, device }
+        Self {
+            head: model.head(),
+            #[cfg(feature = "cuda")]
+            decoder: Decoder::new(&model, &rotary, slots),
+            rotary,
+            local_rotary,
+            model,
+            buckets,
+            device,
+        }
     }
 
     pub fn model(&self) -> &CausalLm {
         &self.model
+    }
+
+    fn fuses_attention(&self, tokens: usize) -> bool {
+        fuses_attention(&self.model.embedding.val(), tokens)
     }
 
     /// A cache for this policy.
@@ -78,7 +98,11 @@ impl Inference {
 
     /// Computes the rows' tokens and stores their keys and values. Returns the last hidden
     /// state of each row, `[rows, hidden]`, after the final norm.
-    pub fn advance(&self, cache: &mut KvCache, rows: &[Row]) -> Tensor<2> {
+    pub fn advance(&mut self, cache: &mut KvCache, rows: &[Row]) -> Tensor<2> {
+        #[cfg(feature = "cuda")]
+        if let Some(hidden) = self.decode(cache, rows) {
+            return hidden;
+        }
         let asked = rows.len();
         let mut rows = rows.to_vec();
         if self.buckets.rows {
@@ -96,6 +120,12 @@ impl Inference {
         for (index, layer) in self.model.layers.iter().enumerate() {
             let (rotation, bias) = batch.inputs.of(layer.slides);
             let qkv = layer.attention.project(layer.attention_norm.forward(x.clone()), rotation);
+            if batch.fresh {
+                cache.write(index, &batch.places, qkv.keys.clone(), qkv.values.clone());
+                let attended = layer.attention.attend_fused(qkv.queries, qkv.keys, qkv.values);
+                x = layer.after_attention(x, layer.attention.output.forward(attended));
+                continue;
+            }
             cache.write(index, &batch.places, qkv.keys, qkv.values);
             let [keys, values] = cache.read(index, batch.slots.clone(), positions);
             let queries = match &batch.to_slots {
@@ -117,9 +147,25 @@ impl Inference {
         last.narrow(0, 0, asked)
     }
 
+    /// [`advance`](Self::advance) for rows of one token each, where the device has a way of its own.
+    #[cfg(feature = "cuda")]
+    fn decode(&mut self, cache: &mut KvCache, rows: &[Row]) -> Option<Tensor<2>> {
+        let decoder = self.decoder.as_mut()?;
+        let steps = rows.iter().map(|row| match row.ids.as_slice() {
+            [id] => Some(Step { slot: row.slot, position: row.start, id: *id }),
+            _ => None,
+        });
+        let steps = steps.collect::<Option<Vec<_>>>()?;
+        let end = steps.iter().map(|step| step.position).max().unwrap_or(0) + 1;
+        cache.reserve(end.next_multiple_of(self.buckets.positions));
+        let hidden = decoder.advance(&steps, (cache.changes(), cache.capacity()), cache.stored());
+        // The worker starts over with an empty cache after a panic, as after those of a backend.
+        Some(hidden.unwrap_or_else(|reason| panic!("{reason}")))
+    }
+
     /// `[rows, hidden]` to `[rows, vocabulary]`, in f32.
     pub fn logits(&self, hidden: Tensor<2>) -> Tensor<2> {
-        self.model.capped(hidden.matmul(self.head.clone()).cast(DType::F32))
+        self.model.capped(matmul_wide(hidden, self.head.clone()))
     }
 }
 
@@ -140,6 +186,8 @@ struct Batch {
     from_slots: Option<Tensor<1, Int>>,
     /// The last token of each row among `rows · tokens`.
     last: Tensor<1, Int>,
+    /// Whether each row begins its sequence, so that it looks at nothing but itself.
+    fresh: bool,
 }
 
 impl Batch {
@@ -166,8 +214,12 @@ impl Batch {
         let in_order =
             count == slots.len() && rows.iter().zip(slots.clone()).all(|(row, slot)| row.slot == slot);
 
+        let fresh = rows.iter().all(|row| row.start == 0) && inference.fuses_attention(tokens);
         // Padding writes behind its row's tokens, where nobody looks before it is overwritten.
-        let bias = |window: usize| -> Tensor<5> {
+        let bias = |window: usize| -> Option<Tensor<5>> {
+            if fresh {
+                return None;
+            }
             let mut bias = vec![MASKED; slots.len() * tokens * positions];
             for row in rows {
                 for token in 0..tokens {
@@ -177,7 +229,7 @@ impl Batch {
                 }
             }
             let bias = TensorData::new(bias, [slots.len(), 1, 1, tokens, positions]);
-            Tensor::from_data(bias, (device, DType::F32))
+            Some(Tensor::from_data(bias, (device, DType::F32)))
         };
         let mut to_slots = vec![0; slots.len()];
         for (number, row) in rows.iter().enumerate() {
@@ -195,6 +247,7 @@ impl Batch {
             to_slots: (!in_order).then(|| integers(to_slots)),
             from_slots: (!in_order).then(|| integers(from_slots)),
             slots,
+            fresh,
             last: integers(
                 rows.iter().enumerate().map(|(n, row)| (n * tokens + row.ids.len() - 1) as i64).collect(),
             ),

@@ -43,14 +43,14 @@ fn close(left: &[f32], right: &[f32]) {
 fn a_ragged_batch_with_a_cache_computes_what_the_plain_policy_computes() {
     assert!(!Buckets::of(&Device::flex()).rows);
     for model in policies(1) {
-        ragged(&model, Inference::new(&model, 256));
+        ragged(&model, Inference::new(&model, 8, 256));
     }
 }
 
 #[test]
 fn a_batch_that_is_padded_for_a_gpu_computes_the_same() {
     for model in policies(1) {
-        let mut inference = Inference::new(&model, 256);
+        let mut inference = Inference::new(&model, 8, 256);
         inference.buckets = Buckets { positions: 32, tokens: 8, rows: true, budget: 256 };
         ragged(&model, inference);
     }
@@ -92,7 +92,7 @@ fn ragged(model: &CausalLm, inference: Inference) {
 #[test]
 fn a_cache_that_grows_and_a_copied_prefix_keep_their_values() {
     let model = policy(2);
-    let inference = Inference::new(&model, 1200);
+    let mut inference = Inference::new(&model, 8, 1200);
     let mut cache = inference.cache(3, 1200);
     let ids = tokens(4, 700);
     let row = |slot, start: usize, end: usize| Row { slot, start, ids: ids[start..end].to_vec() };

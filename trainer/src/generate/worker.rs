@@ -54,7 +54,7 @@ impl Worker {
         context: usize,
         receiver: Receiver<Command>,
     ) -> Self {
-        let inference = Inference::new(model, context);
+        let inference = Inference::new(model, count, context);
         Self {
             cache: inference.cache(count, context),
             inference,
@@ -149,7 +149,7 @@ impl Worker {
             let _ = done.send(Err(GenerateError::Failed { reason }));
             return;
         }
-        let made = catch_unwind(AssertUnwindSafe(|| Inference::new(&model, self.context)));
+        let made = catch_unwind(AssertUnwindSafe(|| Inference::new(&model, self.count, self.context)));
         let result = match made {
             Ok(inference) => {
                 self.inference = inference;

@@ -2,7 +2,7 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::module::embedding;
-use burn::tensor::{DType, Device, Int, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -12,6 +12,7 @@ use super::lora::gaussian;
 use super::norm::RmsNorm;
 use super::projection::{host, parameter};
 use super::{LoraConfig, ModelConfig, RotaryTable};
+use crate::kernel::matmul_wide;
 use crate::weights::{NamedTensors, WeightsError};
 
 pub(super) const EMBEDDING: &str = "model.embed_tokens.weight";
@@ -85,6 +86,11 @@ impl CausalLm {
         }
     }
 
+    /// The same weights under a configuration that they fit.
+    pub(super) fn with_config(self, config: ModelConfig) -> Self {
+        Self { config, ..self }
+    }
+
     /// The policy's shape.
     pub fn config(&self) -> &ModelConfig {
         &self.config
@@ -107,9 +113,8 @@ impl CausalLm {
     /// smaller than the vocabulary; a device does not check them.
     pub fn hidden(&self, ids: Tensor<2, Int>) -> Tensor<3> {
         let [_, tokens] = ids.dims();
-        let device = self.device();
-        let inputs = LayerInputs::causal(&self.config, tokens, &device);
         let mut x = self.embed(ids);
+        let inputs = LayerInputs::causal(&self.config, tokens, &x);
         for layer in &self.layers {
             x = layer.forward(x, &inputs);
         }
@@ -127,7 +132,7 @@ impl CausalLm {
 
     /// The logits of hidden states: `[rows, hidden]` to `[rows, vocabulary]`, in f32.
     pub fn logits(&self, hidden: Tensor<2>) -> Tensor<2> {
-        self.capped(hidden.matmul(self.head()).cast(DType::F32))
+        self.capped(matmul_wide(hidden, self.head()))
     }
 
     /// Logits as the policy bounds them.

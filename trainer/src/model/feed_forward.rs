@@ -105,6 +105,11 @@ impl Mlp {
         })
     }
 
+    #[cfg(feature = "cuda")]
+    pub fn is_gelu(&self) -> bool {
+        self.gelu
+    }
+
     fn forward(&self, x: Tensor<3>) -> Tensor<3> {
         let both = self.gate_up.forward(x);
         let gate = both.clone().narrow(2, 0, self.width);

@@ -18,6 +18,12 @@ impl RmsNorm {
         Self { weight: Param::from_tensor(weight), epsilon, offset }
     }
 
+    /// The weight, if it is all that is multiplied with.
+    #[cfg(feature = "cuda")]
+    pub fn plain_weight(&self) -> Option<Tensor<1>> {
+        (self.offset == 0.0).then(|| self.weight.val())
+    }
+
     /// Normalises the last dimension; in f32 whatever the type of `x`, as `transformers` does.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let dtype = x.dtype();

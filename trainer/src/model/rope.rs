@@ -184,6 +184,12 @@ impl RotaryTable {
         Self { cos: tensor(cos), sin: tensor(sin) }
     }
 
+    /// Cosines and sines, `[positions, head_dim / 2]`.
+    #[cfg(feature = "cuda")]
+    pub fn tables(&self) -> [Tensor<2>; 2] {
+        [self.cos.clone(), self.sin.clone()]
+    }
+
     /// The rotation of tokens at positions `0..`, the same in every row of a batch.
     pub fn all(self) -> Rotation {
         let [length, half] = self.cos.dims();
