@@ -2,6 +2,7 @@
 //! checkpoints on Burn. It knows nothing of plugins, tasks or the files of a run.
 
 pub mod checkpoint;
+pub mod doctor;
 pub mod generate;
 mod kernel;
 pub mod learner;

@@ -158,7 +158,7 @@ impl Inference {
         let steps = steps.collect::<Option<Vec<_>>>()?;
         let end = steps.iter().map(|step| step.position).max().unwrap_or(0) + 1;
         cache.reserve(end.next_multiple_of(self.buckets.positions));
-        let hidden = decoder.advance(&steps, (cache.changes(), cache.capacity()), cache.stored());
+        let hidden = decoder.advance(&steps, cache.own()?);
         // The worker starts over with an empty cache after a panic, as after those of a backend.
         Some(hidden.unwrap_or_else(|reason| panic!("{reason}")))
     }
@@ -167,6 +167,38 @@ impl Inference {
     pub fn logits(&self, hidden: Tensor<2>) -> Tensor<2> {
         self.model.capped(matmul_wide(hidden, self.head.clone()))
     }
+}
+
+/// The logits of every token of `sequences`, read in the way of the generator: prompts of half their
+/// length together, then token by token. Rows of all sequences, one after another.
+pub(crate) fn replayed_logits(model: &CausalLm, sequences: &[Vec<u32>]) -> Vec<f32> {
+    let longest = sequences.iter().map(Vec::len).max().unwrap_or(0);
+    let mut inference = Inference::new(model, sequences.len(), longest);
+    let mut cache = inference.cache(sequences.len(), longest);
+    let mut all: Vec<f32> = Vec::new();
+    let mut read = |rows: &[Row]| {
+        let hidden = inference.advance(&mut cache, rows);
+        let logits = inference.logits(hidden);
+        all.extend(logits.into_data().iter::<f32>());
+    };
+    let row = |slot: usize, start: usize, end: usize| Row {
+        slot,
+        start,
+        ids: sequences[slot][start..end].to_vec(),
+    };
+    let halves: Vec<Row> = (0..sequences.len()).map(|slot| row(slot, 0, sequences[slot].len() / 2)).collect();
+    read(&halves);
+    for step in 0..longest {
+        let rows: Vec<Row> = (0..sequences.len())
+            .filter(|slot| sequences[*slot].len() / 2 + step < sequences[*slot].len())
+            .map(|slot| (slot, sequences[slot].len() / 2 + step))
+            .map(|(slot, at)| row(slot, at, at + 1))
+            .collect();
+        if !rows.is_empty() {
+            read(&rows);
+        }
+    }
+    all
 }
 
 /// What all layers need to know of a batch.
@@ -198,7 +230,6 @@ impl Batch {
             let length = values.len();
             Tensor::from_data(TensorData::new(values, [length]), device)
         };
-        let places = || rows.iter().flat_map(|row| (row.start..row.start + tokens).map(|at| (row.slot, at)));
 
         let mut ids = Vec::with_capacity(count * tokens);
         for row in rows {
@@ -236,14 +267,15 @@ impl Batch {
             to_slots[row.slot - slots.start] = number as i64;
         }
         let from_slots: Vec<i64> = rows.iter().map(|row| (row.slot - slots.start) as i64).collect();
-        let at = integers(places().map(|(_, position)| position as i64).collect());
+        let at = rows.iter().flat_map(|row| (row.start..row.start + tokens).map(|at| at as i64));
+        let at = integers(at.collect());
         let rotation = inference.rotary.at(at.clone(), count, tokens);
         let local = inference.local_rotary.as_ref().map(|table| table.at(at, count, tokens));
         let inputs = LayerInputs::new(inference.model.config(), rotation, local, bias);
         Self {
             ids: integers(ids).reshape([count, tokens]),
             inputs,
-            places: cache.places(places()),
+            places: cache.places(rows.iter().map(|row| (row.slot, row.start)), tokens),
             to_slots: (!in_order).then(|| integers(to_slots)),
             from_slots: (!in_order).then(|| integers(from_slots)),
             slots,

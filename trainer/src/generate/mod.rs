@@ -17,5 +17,7 @@ mod tests;
 mod worker;
 
 pub use error::GenerateError;
+pub(crate) use forward::replayed_logits;
 pub use generator::{Generator, GeneratorConfig, Sequence};
 pub use job::{Finish, SampleRequest, Sampled, StopWhen};
+pub(crate) use worker::panic_text;

@@ -62,7 +62,7 @@ fn policies(seed: u64) -> Vec<CausalLm> {
     Family::ALL.map(|family| CausalLm::random(shape(family), seed, &Device::flex())).to_vec()
 }
 
-fn ragged(model: &CausalLm, inference: Inference) {
+fn ragged(model: &CausalLm, mut inference: Inference) {
     let mut cache = inference.cache(5, 256);
     // Slots out of order and with gaps; prompts in uneven pieces, then token by token.
     let sequences = [(3, tokens(1, 40)), (0, tokens(2, 75)), (4, tokens(3, 33))];
@@ -80,7 +80,8 @@ fn ragged(model: &CausalLm, inference: Inference) {
                 Row { slot: *slot, start, ids: ids[start..start + length].to_vec() }
             })
             .collect();
-        let logits = log_softmax(inference.logits(inference.advance(&mut cache, &rows)), 1);
+        let hidden = inference.advance(&mut cache, &rows);
+        let logits = log_softmax(inference.logits(hidden), 1);
         let logits = logits.try_into_vec_as::<f32>().unwrap();
         for (number, index) in order.iter().enumerate() {
             let expected = plain(model, &sequences[*index].1[..filled[*index]]);
@@ -102,7 +103,8 @@ fn a_cache_that_grows_and_a_copied_prefix_keep_their_values() {
     inference.advance(&mut cache, &[row(2, 600, 699)]);
     let expected = plain(&model, &ids);
     for slot in [1, 2] {
-        let logits = log_softmax(inference.logits(inference.advance(&mut cache, &[row(slot, 699, 700)])), 1);
+        let hidden = inference.advance(&mut cache, &[row(slot, 699, 700)]);
+        let logits = log_softmax(inference.logits(hidden), 1);
         close(&logits.try_into_vec_as::<f32>().unwrap(), &expected[699]);
     }
 }

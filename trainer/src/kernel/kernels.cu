@@ -324,3 +324,174 @@ extern "C" __global__ void __launch_bounds__(THREADS) decode_attention(
         __syncthreads();
     }
 }
+
+// Keys and values of new tokens, [rows, tokens, heads, width], into the cache of one layer: a block for
+// each token. Row r goes to slot slots[r] from position starts[r] on.
+extern "C" __global__ void store_tokens(
+    const bf16* keys, const bf16* values, bf16* key_cache, bf16* value_cache, const int* slots, const int* starts,
+    int tokens, int heads, int width, int capacity) {
+    int row = blockIdx.x / tokens, token = blockIdx.x % tokens;
+    int slot = slots[row], position = starts[row] + token;
+    if (position >= capacity) return;
+    long long from = (long long)blockIdx.x * heads * width;
+    for (int at = threadIdx.x; at < heads * width; at += blockDim.x) {
+        int head = at / width, component = at % width;
+        long long place = (long long)slot * heads + head;
+        key_cache[(place * width + component) * capacity + position] = keys[from + at];
+        value_cache[(place * capacity + position) * width + component] = values[from + at];
+    }
+}
+
+// The first tokens of one slot to another: a block for each head and component.
+extern "C" __global__ void copy_slot(
+    bf16* keys, bf16* values, int source, int target, int tokens, int heads, int width, int capacity) {
+    int head = blockIdx.x / width, component = blockIdx.x % width;
+    long long from = (long long)source * heads + head, to = (long long)target * heads + head;
+    for (int at = threadIdx.x; at < tokens; at += blockDim.x) {
+        keys[(to * width + component) * capacity + at] = keys[(from * width + component) * capacity + at];
+        values[(to * capacity + at) * width + component] = values[(from * capacity + at) * width + component];
+    }
+}
+
+// Of add_rms_norm without y: the gradient by x, and parts of the one by the weight, one row of
+// `parts` for each block, which takes every gridDim.x-th row.
+extern "C" __global__ void rms_norm_backward(
+    const bf16* x, const bf16* weight, const bf16* gradient, bf16* by_x, float* parts, int rows, int width, float epsilon) {
+    __shared__ float shared[33];
+    float* own = parts + (long long)blockIdx.x * width;
+    for (int row = blockIdx.x; row < rows; row += gridDim.x) {
+        long long start = (long long)row * width;
+        float squares = 0.0f, dot = 0.0f;
+        for (int at = threadIdx.x; at < width; at += blockDim.x) {
+            float value = wide(x[start + at]);
+            squares += value * value;
+            dot += value * wide(weight[at]) * wide(gradient[start + at]);
+        }
+        float scale = rsqrtf(block_sum(squares, shared) / width + epsilon);
+        float mean = block_sum(dot, shared) * scale * scale * scale / width;
+        for (int at = threadIdx.x; at < width; at += blockDim.x) {
+            float value = wide(x[start + at]), above = wide(gradient[start + at]);
+            by_x[start + at] = narrow(above * wide(weight[at]) * scale - value * mean);
+            float part = above * value * scale;
+            own[at] = row == blockIdx.x ? part : own[at] + part;
+        }
+    }
+}
+
+// The sum of rows, a thread for each column.
+extern "C" __global__ void sum_rows(const float* parts, bf16* out, int rows, int width) {
+    int column = blockIdx.x * blockDim.x + threadIdx.x;
+    if (column >= width) return;
+    float sum = 0.0f;
+    for (int row = 0; row < rows; row++) sum += parts[(long long)row * width + column];
+    out[column] = narrow(sum);
+}
+
+// Of swiglu: the gradient by gate and up, side by side.
+extern "C" __global__ void swiglu_backward(const bf16* both, const bf16* gradient, bf16* out, long long rows, int width) {
+    long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (at >= rows * width) return;
+    long long row = at / width, start = row * 2 * width + (at - row * width);
+    float gate = wide(both[start]), up = wide(both[start + width]), above = wide(gradient[at]);
+    float share = 1.0f / (1.0f + __expf(-gate));
+    out[start] = narrow(above * up * share * (1.0f + gate * (1.0f - share)));
+    out[start + width] = narrow(above * gate * share);
+}
+
+// From rows of queries, keys and values side by side, one a token, to rotated queries
+// [batch, query heads, tokens, width], rotated keys and values [batch, key heads, tokens, width]; or, with
+// `back`, the gradients the other way. A block for each token.
+extern "C" __global__ void split_heads(
+    bf16* all, const float* cosines, const float* sines, bf16* queries, bf16* keys, bf16* values,
+    int tokens, int query_heads, int key_heads, int width, int back) {
+    int token = blockIdx.x % tokens, half = width >> 1, heads = query_heads + 2 * key_heads;
+    long long sequence = blockIdx.x / tokens, start = (long long)blockIdx.x * heads * width;
+    for (int n = threadIdx.x; n < heads * half; n += blockDim.x) {
+        int head = n / half, at = n % half;
+        bf16* place;
+        bool turns = true;
+        if (head < query_heads) {
+            place = queries + ((sequence * query_heads + head) * tokens + token) * width;
+        } else if (head < query_heads + key_heads) {
+            place = keys + ((sequence * key_heads + head - query_heads) * tokens + token) * width;
+        } else {
+            place = values + ((sequence * key_heads + head - query_heads - key_heads) * tokens + token) * width;
+            turns = false;
+        }
+        bf16* own = all + start + (long long)head * width;
+        float cosine = turns ? cosines[token * half + at] : 1.0f, sine = turns ? sines[token * half + at] : 0.0f;
+        if (back) {
+            float a = wide(place[at]), b = wide(place[half + at]);
+            own[at] = narrow(a * cosine + b * sine);
+            own[half + at] = narrow(b * cosine - a * sine);
+        } else {
+            float a = wide(own[at]), b = wide(own[half + at]);
+            place[at] = narrow(a * cosine - b * sine);
+            place[half + at] = narrow(b * cosine + a * sine);
+        }
+    }
+}
+
+// From attention's [batch, heads, tokens, width] to [batch, tokens, heads, width], or back. A block for
+// each token.
+extern "C" __global__ void merge_heads(bf16* by_head, bf16* by_token, int tokens, int heads, int width, int back) {
+    long long sequence = blockIdx.x / tokens, token = blockIdx.x % tokens;
+    for (int n = threadIdx.x; n < heads * width; n += blockDim.x) {
+        int head = n / width, at = n % width;
+        bf16* split = by_head + ((sequence * heads + head) * tokens + token) * width + at;
+        bf16* whole = by_token + (long long)blockIdx.x * heads * width + n;
+        if (back) *split = *whole; else *whole = *split;
+    }
+}
+
+// Of picking rows of a table: the sum of the gradients of all places with the same id goes to the row of that
+// id; `out` is 0 elsewhere before. A block for each place; the first with its id adds the others in order.
+extern "C" __global__ void rows_backward(const bf16* gradient, const int* ids, bf16* out, int count, int width) {
+    __shared__ int found[256];
+    __shared__ int earlier, matches;
+    int place = blockIdx.x, id = ids[place], thread = threadIdx.x;
+    if (thread == 0) earlier = 0;
+    __syncthreads();
+    for (int at = thread; at < place; at += blockDim.x) if (ids[at] == id) earlier = 1;
+    __syncthreads();
+    if (earlier) return;
+    float sums[32];
+    #pragma unroll
+    for (int n = 0; n < 32; n++) sums[n] = 0.0f;
+    for (int start = place; start < count; start += 256) {
+        int at = start + thread;
+        bool match = at < count && ids[at] == id;
+        // Matches in order, however the threads run.
+        u32 votes = __ballot_sync(0xffffffffu, match);
+        __shared__ u32 all[8];
+        if ((thread & 31) == 0) all[thread >> 5] = votes;
+        __syncthreads();
+        if (thread == 0) {
+            matches = 0;
+            for (int warp = 0; warp < 8; warp++)
+                for (u32 left = all[warp]; left; left &= left - 1) found[matches++] = start + 32 * warp + __ffs(left) - 1;
+        }
+        __syncthreads();
+        for (int n = 0; n < matches; n++) {
+            const bf16* row = gradient + (long long)found[n] * width;
+            #pragma unroll
+            for (int k = 0; k < 32; k++) {
+                int column = thread + 256 * k;
+                if (column < width) sums[k] += wide(row[column]);
+            }
+        }
+        __syncthreads();
+    }
+    #pragma unroll
+    for (int k = 0; k < 32; k++) {
+        int column = thread + 256 * k;
+        if (column < width) out[(long long)id * width + column] = narrow(sums[k]);
+    }
+}
+
+// Lines of so many values, at other distances in the copy: a block for each line.
+extern "C" __global__ void copy_lines(const bf16* from, bf16* to, long long from_step, long long to_step, int count) {
+    const bf16* source = from + blockIdx.x * from_step;
+    bf16* target = to + blockIdx.x * to_step;
+    for (int at = threadIdx.x; at < count; at += blockDim.x) target[at] = source[at];
+}

@@ -8,10 +8,14 @@
 mod cube;
 #[cfg(feature = "cuda")]
 mod cuda;
+#[cfg(feature = "cuda")]
+mod layer_ops;
 mod ops;
 #[cfg(test)]
 mod tests;
 
 #[cfg(feature = "cuda")]
-pub(crate) use cuda::{Decoder, Step};
-pub(crate) use ops::{causal_attention, fuses_attention, matmul, matmul_wide};
+pub(crate) use cuda::{Decoder, DeviceCache, Step};
+#[cfg(feature = "cuda")]
+pub(crate) use layer_ops::{Turn, attend, rms_norm, rows, swiglu};
+pub(crate) use ops::{causal_attention, fuses_attention, has_own_kernels, matmul, matmul_wide};

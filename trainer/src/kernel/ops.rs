@@ -78,7 +78,12 @@ pub(crate) fn matmul_wide(lhs: Tensor<2>, rhs: Tensor<2>) -> Tensor<2> {
 
 /// Whether [`causal_attention`] is better than its parts for such queries, of so many tokens.
 pub(crate) fn fuses_attention<const D: usize>(queries: &Tensor<D>, tokens: usize) -> bool {
-    queries.dtype() == DType::BF16 && tokens.is_multiple_of(2) && on_gpu(&queries.device())
+    tokens.is_multiple_of(2) && has_own_kernels(queries)
+}
+
+/// Whether operations on such a tensor have own kernels.
+pub(crate) fn has_own_kernels<const D: usize>(tensor: &Tensor<D>) -> bool {
+    tensor.dtype() == DType::BF16 && on_gpu(&tensor.device())
 }
 
 /// `softmax(scale · q·kᵀ)·v` for whole sequences of `tokens` tokens.
@@ -99,7 +104,13 @@ pub(crate) fn causal_attention(
 }
 
 fn on_gpu(device: &Device) -> bool {
-    cfg!(feature = "cuda") && device.clone().inner() != Device::flex()
+    #[cfg(feature = "cuda")]
+    return device.clone().inner() != Device::flex() && super::cuda::available();
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = device;
+        false
+    }
 }
 
 /// The product as Burn computes it, and the way without our own kernels.

@@ -9,6 +9,8 @@ use super::norm::RmsNorm;
 use super::projection::{Part, Projection};
 use super::{ModelConfig, Rotation};
 use crate::kernel::causal_attention;
+#[cfg(feature = "cuda")]
+use crate::kernel::{Turn, attend, has_own_kernels};
 use crate::model::projection::host;
 use crate::weights::{NamedTensors, WeightsError};
 
@@ -78,6 +80,16 @@ impl Attention {
 
     /// Attention of each token to itself and those before it.
     pub fn forward(&self, x: Tensor<3>, rotation: &Rotation, causal: Option<&Tensor<5>>) -> Tensor<3> {
+        #[cfg(feature = "cuda")]
+        if causal.is_none() && self.query_norm.is_none() && has_own_kernels(&x) {
+            let turn = Turn {
+                query_heads: self.key_value_heads * self.query_group,
+                key_heads: self.key_value_heads,
+                scale: self.scale,
+                window: self.window,
+            };
+            return self.output.forward(attend(self.qkv.forward(x), rotation.tables(), turn));
+        }
         let Qkv { queries, keys, values } = self.project(x, rotation);
         self.output.forward(match causal {
             None => self.attend_fused(queries, keys, values),

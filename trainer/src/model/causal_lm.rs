@@ -13,6 +13,8 @@ use super::norm::RmsNorm;
 use super::projection::{host, parameter};
 use super::{LoraConfig, ModelConfig, RotaryTable};
 use crate::kernel::matmul_wide;
+#[cfg(feature = "cuda")]
+use crate::kernel::{has_own_kernels, rows};
 use crate::weights::{NamedTensors, WeightsError};
 
 pub(super) const EMBEDDING: &str = "model.embed_tokens.weight";
@@ -123,11 +125,21 @@ impl CausalLm {
 
     /// `[batch, tokens]` ids to `[batch, tokens, hidden]`.
     pub(crate) fn embed(&self, ids: Tensor<2, Int>) -> Tensor<3> {
-        let x = embedding(self.embedding.val(), ids);
+        let x = self.embedded(ids);
         match self.config.embedding_scale() {
             1.0 => x,
             scale => x.mul_scalar(scale),
         }
+    }
+
+    fn embedded(&self, ids: Tensor<2, Int>) -> Tensor<3> {
+        let table = self.embedding.val();
+        #[cfg(feature = "cuda")]
+        if has_own_kernels(&table) {
+            let ([batch, tokens], width) = (ids.dims(), table.dims()[1]);
+            return rows(table, ids.reshape([batch * tokens])).reshape([batch, tokens, width]);
+        }
+        embedding(table, ids)
     }
 
     /// The logits of hidden states: `[rows, hidden]` to `[rows, vocabulary]`, in f32.
@@ -181,6 +193,15 @@ impl CausalLm {
         let device = self.device();
         (RotaryTable::new(&self.config, length, &device), RotaryTable::local(&self.config, length, &device))
     }
+}
+
+/// The rows of a matrix with the given numbers.
+pub(crate) fn pick_rows(matrix: Tensor<2>, numbers: Tensor<1, Int>) -> Tensor<2> {
+    #[cfg(feature = "cuda")]
+    if has_own_kernels(&matrix) {
+        return rows(matrix, numbers);
+    }
+    matrix.select(0, numbers)
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ impl ComputeType {
         if device.clone().inner() == Device::flex() { Self::F32 } else { Self::Bf16 }
     }
 
-    fn dtype(self) -> DType {
+    pub(crate) fn dtype(self) -> DType {
         match self {
             Self::F32 => DType::F32,
             Self::Bf16 => DType::BF16,

@@ -25,11 +25,14 @@ pub use compute::ComputeType;
 pub use config::{Biases, ExpertsConfig, Family, LoraConfig, ModelConfig, SlidingWindow};
 pub use rope::RopeScaling;
 
+pub(crate) use causal_lm::pick_rows;
 #[cfg(test)]
 pub(crate) use config::tests::tiny_of;
 pub(crate) use inputs::{LayerInputs, MASKED};
 #[cfg(feature = "cuda")]
 pub(crate) use layer::PlainParts;
+pub(crate) use lora::gaussian;
+pub(crate) use norm::RmsNorm;
 #[cfg(test)]
 pub(crate) use projection::host as projection_host;
 pub(crate) use rope::{RotaryTable, Rotation};

@@ -3,6 +3,9 @@
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Tensor};
 
+#[cfg(feature = "cuda")]
+use crate::kernel::{has_own_kernels, rms_norm};
+
 /// RMSNorm (Zhang and Sennrich 2019, arXiv:1910.07467): `x / √(mean(x²) + ε) · (offset + weight)`.
 #[derive(Module, Debug)]
 pub(crate) struct RmsNorm {
@@ -26,6 +29,10 @@ impl RmsNorm {
 
     /// Normalises the last dimension; in f32 whatever the type of `x`, as `transformers` does.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        #[cfg(feature = "cuda")]
+        if self.offset == 0.0 && has_own_kernels(&x) {
+            return rms_norm(x, self.weight.val(), self.epsilon);
+        }
         let dtype = x.dtype();
         let x = x.cast(DType::F32);
         let mean_square = (x.clone() * x.clone()).mean_dim(D - 1);

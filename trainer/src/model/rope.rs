@@ -206,6 +206,12 @@ impl RotaryTable {
 }
 
 impl Rotation {
+    /// Cosines and sines, `[batch or 1, tokens, 1, head_dim / 2]`.
+    #[cfg(feature = "cuda")]
+    pub fn tables(&self) -> [Tensor<4>; 2] {
+        [self.cos.clone(), self.sin.clone()]
+    }
+
     /// Rotates `[batch, tokens, heads, head_dim]`. Component `j` pairs with `j + head_dim / 2`,
     /// which is Hugging Face's order.
     pub fn apply(&self, x: Tensor<4>) -> Tensor<4> {

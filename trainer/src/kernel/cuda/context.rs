@@ -224,6 +224,12 @@ impl Work {
         checked(name, code)
     }
 
+    /// Writes zeros.
+    pub fn clear(&self, at: Pointer, bytes: usize) -> Result<(), String> {
+        // SAFETY: the caller's tensor has that many bytes.
+        checked("cuMemsetD8Async", unsafe { (self.libraries.driver.clear)(at.0, 0, bytes, self.stream) })
+    }
+
     fn function(&mut self, options: &str, name: &'static str) -> Result<Handle, String> {
         let key = (options.to_string(), name);
         if let Some(function) = self.functions.get(&key) {

@@ -9,13 +9,13 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::{DType, Device, Int, Tensor};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 
+use super::cache::DeviceCache;
 use super::context::{Gpu, Matrix, Pointer, Work, pointer};
 use super::library::{Handle, checked};
-use crate::kernel::cube::matrix;
 use crate::model::{CausalLm, PlainParts, RotaryTable};
 
 /// Threads of a block for a row of activations.
@@ -45,8 +45,8 @@ pub(crate) struct Decoder {
     /// What the cache said when its places were read last.
     seen: Option<u64>,
     device: Device,
-    /// The tensors whose memory the pointers above point into.
-    _kept: Vec<CubeTensor>,
+    /// Memory of our own that the pointers above point into: CubeCL moves what it holds.
+    weights: Vec<Pointer>,
 }
 
 #[derive(Clone, Copy)]
@@ -123,40 +123,44 @@ impl Decoder {
             epsilon: config.rms_norm_eps as f32,
             scale: config.attention_scale() as f32,
         };
-        let mut kept = vec![table];
-        let embedding = pointer(&kept[0])?;
-        let vector = |tensor: Tensor<1>, kept: &mut Vec<CubeTensor>| {
-            let tensor = cube(tensor)?;
-            let at = pointer(&tensor)?;
-            kept.push(tensor);
-            Ok::<_, String>(at)
+        let mut weights = Vec::new();
+        let own = |tensor: CubeTensor, weights: &mut Vec<Pointer>| {
+            let tensor = burn_cubecl::kernel::into_contiguous(tensor);
+            let from = pointer(&tensor)?;
+            let bytes = tensor.meta.shape().num_elements() * tensor.dtype.size();
+            gpu.queue(|work| {
+                let to = work.allocate(bytes)?;
+                weights.push(to);
+                work.copy(to, from, bytes).map(|()| to)
+            })
         };
-        let whole = |tensor: Tensor<2>, kept: &mut Vec<CubeTensor>| {
-            let (tensor, matrix) = matrix(cube(tensor)?)?;
-            kept.push(tensor);
-            Ok::<_, String>(matrix)
+        let vector = |tensor: Tensor<1>, weights: &mut Vec<Pointer>| own(cube(tensor)?, weights);
+        let whole = |tensor: Tensor<2>, weights: &mut Vec<Pointer>| {
+            let stride = tensor.dims()[1];
+            Ok::<_, String>(Matrix { at: own(cube(tensor)?, weights)?, stride, transposed: false, step: 0 })
         };
+        let embedding = own(table, &mut weights)?;
         let mut layers = Vec::with_capacity(parts.len());
         for part in parts {
             let (query_norm, key_norm) = match part.head_norms {
-                Some([query, key]) => (vector(query, &mut kept)?, vector(key, &mut kept)?),
+                Some([query, key]) => (vector(query, &mut weights)?, vector(key, &mut weights)?),
                 None => (NONE, NONE),
             };
             layers.push(Layer {
-                attention_norm: vector(part.attention_norm, &mut kept)?,
-                qkv: whole(part.qkv, &mut kept)?,
-                qkv_bias: part.qkv_bias.map_or(Ok(NONE), |bias| vector(bias, &mut kept))?,
+                attention_norm: vector(part.attention_norm, &mut weights)?,
+                qkv: whole(part.qkv, &mut weights)?,
+                qkv_bias: part.qkv_bias.map_or(Ok(NONE), |bias| vector(bias, &mut weights))?,
                 query_norm,
                 key_norm,
-                output: whole(part.output, &mut kept)?,
-                mlp_norm: vector(part.mlp_norm, &mut kept)?,
-                gate_up: whole(part.gate_up, &mut kept)?,
-                down: whole(part.down, &mut kept)?,
+                output: whole(part.output, &mut weights)?,
+                mlp_norm: vector(part.mlp_norm, &mut weights)?,
+                gate_up: whole(part.gate_up, &mut weights)?,
+                down: whole(part.down, &mut weights)?,
             });
         }
-        let norm = vector(norm, &mut kept)?;
+        let norm = vector(norm, &mut weights)?;
         let [cosines, sines] = rotary.tables();
-        let (cosines, sines) = (whole(cosines, &mut kept)?.at, whole(sines, &mut kept)?.at);
+        let (cosines, sines) = (whole(cosines, &mut weights)?.at, whole(sines, &mut weights)?.at);
         let options = format!("-DQUERY_GROUP={} -DHEAD_WIDTH={}", config.query_group(), config.head_dim);
         let buffers = Buffers::new(gpu.clone(), &shape, layers.len(), rows.next_power_of_two())?;
         let (graphs, seen, device) = (HashMap::new(), None, model.device());
@@ -173,31 +177,18 @@ impl Decoder {
             graphs,
             seen,
             device,
-            _kept: kept,
+            weights,
         })
     }
 
     /// Computes the steps' tokens, of different slots; their keys and values go into the cache.
     /// Gives the hidden states after the final norm, `[steps, hidden]`.
     ///
-    /// `stored` are keys and values of all layers, laid out as the cache has them; it is read when
-    /// `changes` is another than before.
-    ///
     /// # Errors
     /// What the device says.
-    pub fn advance(
-        &mut self,
-        steps: &[Step],
-        (changes, capacity): (u64, usize),
-        stored: impl Iterator<Item = [Tensor<2>; 2]>,
-    ) -> Result<Tensor<2>, String> {
+    pub fn advance(&mut self, steps: &[Step], cache: &DeviceCache) -> Result<Tensor<2>, String> {
         let rows = steps.len().next_power_of_two();
-        let mut places = Vec::new();
-        if self.seen != Some(changes) {
-            for [keys, values] in stored {
-                places.push([pointer(&cube(keys)?)?.0, pointer(&cube(values)?)?.0]);
-            }
-        }
+        let changes = Some(cache.changes());
         let out = Tensor::<2>::empty([steps.len(), self.shape.hidden], (&self.device, DType::BF16));
         let target = pointer(&cube(out.clone())?)?;
         let padded = |value: &dyn Fn(&Step) -> i32, padding: i32| -> Vec<i32> {
@@ -211,11 +202,11 @@ impl Decoder {
 
         let gpu = self.gpu.clone();
         gpu.queue(|work| {
-            if !places.is_empty() {
-                let column = |which: usize| places.iter().map(|place| place[which]).collect::<Vec<u64>>();
+            if self.seen != changes {
+                let column = |which: usize| cache.places().map(|place| place[which].0).collect::<Vec<u64>>();
                 work.copy_in(self.buffers.keys, &column(0))?;
                 work.copy_in(self.buffers.values, &column(1))?;
-                work.copy_in(self.buffers.capacity, &[capacity as i32])?;
+                work.copy_in(self.buffers.capacity, &[cache.capacity() as i32])?;
             }
             work.copy_in(self.buffers.ids, &ids)?;
             work.copy_in(self.buffers.positions, &positions)?;
@@ -238,9 +229,7 @@ impl Decoder {
             }
             work.copy(target, self.buffers.hidden, steps.len() * self.shape.hidden * 2)
         })?;
-        if !places.is_empty() {
-            self.seen = Some(changes);
-        }
+        self.seen = changes;
         Ok(out)
     }
 
@@ -334,8 +323,10 @@ impl Decoder {
 impl Drop for Decoder {
     fn drop(&mut self) {
         let graphs: Vec<_> = self.graphs.drain().collect();
+        let weights = std::mem::take(&mut self.weights);
         let _ = self.gpu.queue(|work| {
             work.synchronize()?;
+            weights.into_iter().for_each(|at| work.free(at));
             for (_, graph) in graphs {
                 if let Recorded::Graph(graph) = graph {
                     work.forget(graph);
@@ -417,27 +408,35 @@ impl Drop for Buffers {
 }
 
 /// The tensor as CubeCL has it, with all that leads to it queued.
-fn cube<const D: usize>(tensor: Tensor<D>) -> Result<CubeTensor, String> {
+pub(super) fn cube<const D: usize>(tensor: Tensor<D>) -> Result<CubeTensor, String> {
     let tensor = tensor.try_into_primitive::<burn::backend::Cube>();
     let tensor = tensor.map_err(|_| "a tensor is on another device than was expected".to_string())?;
     let client = tensor.client.clone();
     Ok(client.resolve_tensor_float::<CubeBackend>(tensor))
 }
 
+/// The integers as CubeCL has them.
+pub(super) fn cube_integers(tensor: Tensor<1, Int>) -> Result<CubeTensor, String> {
+    let tensor = tensor.try_into_primitive::<burn::backend::Cube>();
+    let tensor = tensor.map_err(|_| "a tensor is on another device than was expected".to_string())?;
+    let client = tensor.client.clone();
+    Ok(client.resolve_tensor_int::<CubeBackend>(tensor))
+}
+
 impl Work {
-    fn allocate(&self, bytes: usize) -> Result<Pointer, String> {
+    pub(super) fn allocate(&self, bytes: usize) -> Result<Pointer, String> {
         let mut at = 0;
         // SAFETY: the driver fills the variable.
         let code = unsafe { (self.libraries.driver.allocate)(&mut at, bytes) };
         checked("cuMemAlloc", code).map(|()| Pointer(at))
     }
 
-    fn free(&self, at: Pointer) {
+    pub(super) fn free(&self, at: Pointer) {
         // SAFETY: it was allocated by `allocate`, and nothing uses it any more.
         unsafe { (self.libraries.driver.free)(at.0) };
     }
 
-    fn copy_in<T: Copy>(&self, to: Pointer, values: &[T]) -> Result<(), String> {
+    pub(super) fn copy_in<T: Copy>(&self, to: Pointer, values: &[T]) -> Result<(), String> {
         let bytes = size_of_val(values);
         // SAFETY: the buffer was made for that many values; the driver has read pageable memory when it returns.
         let code = unsafe {
@@ -452,7 +451,7 @@ impl Work {
         checked("cuMemcpyDtoDAsync", code)
     }
 
-    fn synchronize(&self) -> Result<(), String> {
+    pub(super) fn synchronize(&self) -> Result<(), String> {
         // SAFETY: the stream is ours.
         checked("cuStreamSynchronize", unsafe { (self.libraries.driver.stream_synchronize)(self.stream) })
     }

@@ -77,6 +77,7 @@ library! {
         free = b"cuMemFree_v2\0": fn(Address);
         copy_in = b"cuMemcpyHtoDAsync_v2\0": fn(Address, *const c_void, usize, Handle);
         copy = b"cuMemcpyDtoDAsync_v2\0": fn(Address, Address, usize, Handle);
+        clear = b"cuMemsetD8Async\0": fn(Address, u8, usize, Handle);
         module_load = b"cuModuleLoadData\0": fn(*mut Handle, *const c_void);
         module_function = b"cuModuleGetFunction\0": fn(*mut Handle, Handle, *const c_char);
         launch = b"cuLaunchKernel\0": fn(
@@ -131,6 +132,12 @@ impl Libraries {
             compiler: Compiler::load(&["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", &compiler])?,
         })
     }
+}
+
+/// Whether the libraries are there; they are looked for once.
+pub(crate) fn available() -> bool {
+    static FOUND: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *FOUND.get_or_init(|| Libraries::load().is_ok())
 }
 
 /// The libraries say success with 0.
