@@ -88,6 +88,9 @@ pub struct PolicyConfig {
     /// Most tokens of one conversation.
     #[serde(default = "default_context")]
     pub context: usize,
+    /// `f32` or `bf16`; unless given, f32 on the CPU and bf16 on a GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute: Option<String>,
 }
 
 fn default_slots() -> usize {

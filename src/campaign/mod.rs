@@ -11,7 +11,7 @@ mod reports;
 mod teach;
 
 #[cfg(feature = "train")]
-mod device;
+pub mod device;
 // A run's ledger is kept by the run alone; its tests need no trainer.
 mod ledger;
 #[cfg(feature = "train")]

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use tandem_host::agent::{EpisodeRecord, Outcome};
 use tandem_host::policy::Policy;
 use tandem_host::store::Digest;
-use tandem_trainer::checkpoint::{CheckpointInfo, load_policy, save_policy};
+use tandem_trainer::checkpoint::{CheckpointInfo, load_policy_as, save_policy};
 use tandem_trainer::generate::{Generator, GeneratorConfig};
 use tandem_trainer::learner::{Learner, LearnerConfig, Sample, StepReport};
 use tandem_trainer::model::{CausalLm, LoraConfig};
@@ -40,7 +40,8 @@ impl PolicyRuntime {
         let learner_config = learner_config(&config.update, device);
         let device = super::device::parse(device)?;
         let base = super::models::resolve(&config.policy.base)?;
-        let loaded = load_policy(&base, config.policy.adapter.as_deref(), &device)?;
+        let compute = super::device::compute(config.policy.compute.as_deref(), &device)?;
+        let loaded = load_policy_as(&base, config.policy.adapter.as_deref(), &device, compute)?;
         let lora = LoraConfig {
             rank: config.policy.lora.rank,
             alpha: config.policy.lora.alpha,
@@ -197,6 +198,7 @@ fn learner_config(update: &UpdateConfig, device: &str) -> LearnerConfig {
         micro_batch_tokens: update.micro_batch_tokens,
         pad_to_multiple_of,
         max_grad_norm: update.max_grad_norm,
+        head_rows: if device.starts_with("cuda") { 4096 } else { LearnerConfig::default().head_rows },
         ..LearnerConfig::default()
     }
 }

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use tandem_trainer::checkpoint::{CheckpointInfo, load_policy, save_adapter};
+use tandem_trainer::checkpoint::{CheckpointInfo, load_policy_as, save_adapter};
 use tandem_trainer::learner::{WarmupConfig, warm_up};
 use tandem_trainer::model::LoraConfig;
 use tandem_trainer::tokenizer::ChatMessage;
@@ -22,6 +22,8 @@ pub struct Warmup {
     /// The folder of the new adapter; it must not exist.
     pub out: PathBuf,
     pub device: String,
+    /// `f32` or `bf16`; none for what suits the device.
+    pub compute: Option<String>,
     /// The new adapter; not read when one is continued.
     pub lora: LoraConfig,
     pub config: WarmupConfig,
@@ -37,7 +39,9 @@ pub fn run(warmup: &Warmup, progress: &Progress) -> Result<String> {
             messages.map(|message| ChatMessage::new(chat_role(message.role), message.content)).collect()
         })
         .collect::<Vec<_>>();
-    let loaded = load_policy(&models::resolve(&warmup.base)?, warmup.adapter.as_deref(), &device)?;
+    let compute = device::compute(warmup.compute.as_deref(), &device)?;
+    let base = models::resolve(&warmup.base)?;
+    let loaded = load_policy_as(&base, warmup.adapter.as_deref(), &device, compute)?;
     let model = match warmup.adapter {
         Some(_) => loaded.model,
         None => loaded.model.with_lora(warmup.lora.clone(), warmup.config.seed),

@@ -1,6 +1,8 @@
 //! What did the user ask for, and how did it end? Arguments in, exit code out.
 
 mod demos;
+#[cfg(feature = "train")]
+mod doctor;
 mod episode;
 mod error;
 mod export;
@@ -86,6 +88,9 @@ enum Command {
     /// Run a campaign from its file, or go on with one.
     #[cfg(feature = "train")]
     Train(train::TrainArguments),
+    /// Compare what a device computes with the CPU, operation by operation; exit code 3 if one is off.
+    #[cfg(feature = "train")]
+    Doctor(doctor::DoctorArguments),
     /// Remove what runs left behind that were ended from outside.
     Gc(gc::GcArguments),
     /// Show what came of a run.
@@ -156,6 +161,8 @@ async fn dispatch(command: Command) -> Result<Exit> {
         Command::Warmup(arguments) => warmup::run(arguments),
         #[cfg(feature = "train")]
         Command::Train(arguments) => train::run(arguments).await,
+        #[cfg(feature = "train")]
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Gc(arguments) => gc::run(arguments),
         Command::Report(arguments) => report(&arguments),
         Command::CompileComponent { input, output, functions } => {

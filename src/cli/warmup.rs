@@ -26,6 +26,9 @@ pub struct WarmupArguments {
     out: PathBuf,
     #[arg(long, default_value = "cpu")]
     device: String,
+    /// `f32` or `bf16`; unless given, f32 on the CPU and bf16 on a GPU.
+    #[arg(long)]
+    compute: Option<String>,
     #[arg(long, default_value_t = 8)]
     rank: usize,
     #[arg(long, default_value_t = 16.0)]
@@ -62,6 +65,7 @@ pub fn run(arguments: WarmupArguments) -> Result<Exit> {
         demonstrations: arguments.demos,
         out: arguments.out,
         device: arguments.device,
+        compute: arguments.compute,
         lora: LoraConfig { rank: arguments.rank, alpha: arguments.alpha, first_layer: arguments.first_layer },
         config: WarmupConfig {
             epochs: arguments.epochs,

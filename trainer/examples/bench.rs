@@ -209,7 +209,7 @@ impl Bench {
     }
 
     fn examine(&self) {
-        examine(&self.device, |check| {
+        examine(&self.device, "cache", |check| {
             let word = if check.passed() { "ok" } else { "off" };
             println!("{word} {} {:?} {}", check.compute, check.error, check.name);
         });

@@ -44,10 +44,12 @@ type Case = (&'static str, fn(&Place) -> Vec<f32>);
 /// Runs every operation that policies, generation and learning build on, in f32 and in bf16, on
 /// `device` and in f32 on the CPU, with the same inputs. `on_check` sees each check as it ends.
 ///
-/// A failing check does not end the others, but after some faults of a GPU nothing works any more.
-pub fn examine(device: &Device, mut on_check: impl FnMut(&Check)) -> Vec<Check> {
+/// With `only`, those whose name contains it. A failing check does not end the others, but after some
+/// faults of a GPU nothing works any more.
+pub fn examine(device: &Device, only: &str, mut on_check: impl FnMut(&Check)) -> Vec<Check> {
     let mut all = Vec::new();
-    for (name, case) in checks::CASES.iter().chain(models::CASES) {
+    let cases = checks::CASES.iter().chain(models::CASES);
+    for (name, case) in cases.filter(|(name, _)| name.contains(only)) {
         for compute in [ComputeType::F32, ComputeType::Bf16] {
             let place = Place { device: device.clone(), dtype: compute.dtype() };
             let right = case(&Place { device: Device::flex(), dtype: DType::F32 });

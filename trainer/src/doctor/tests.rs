@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn the_cpu_is_well_in_both_formats() {
-    let checks = examine(&Device::flex(), |_| {});
+    let checks = examine(&Device::flex(), "", |_| {});
     let bad: Vec<_> = checks.iter().filter(|check| !check.passed()).collect();
     assert!(bad.is_empty(), "{bad:#?}");
     assert!(checks.len() > 50);

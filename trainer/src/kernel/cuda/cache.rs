@@ -110,8 +110,9 @@ impl DeviceCache {
     ) -> Result<[Tensor<4>; 2], String> {
         let (slots, heads, width) = (range.len(), self.heads, self.width);
         let options = (&self.device, DType::BF16);
-        let keys = Tensor::<4>::empty([slots, heads, width, positions], options);
-        let values = Tensor::<4>::empty([slots, heads, positions, width], options);
+        // Flat, since CubeCL may put a gap between the rows of a matrix.
+        let empty = || Tensor::<1>::empty([slots * heads * width * positions], options);
+        let (keys, values) = (empty(), empty());
         let (key_tensor, value_tensor) = (cube(keys.clone())?, cube(values.clone())?);
         let [from_keys, from_values] = self.layers[layer];
         let skipped = 2 * (range.start * heads * width * self.capacity) as u64;
@@ -125,7 +126,8 @@ impl DeviceCache {
         )?;
         let [from, to] = [self.capacity, positions].map(|tokens| tokens * width);
         self.copy_lines(skip(from_values), to_values, slots * heads, [from, to, to])?;
-        Ok([keys, values])
+        let keys = keys.reshape([slots, heads, width, positions]);
+        Ok([keys, values.reshape([slots, heads, positions, width])])
     }
 
     /// Copies the first `tokens` of one slot to another, in all layers.

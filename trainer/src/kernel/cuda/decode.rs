@@ -189,8 +189,10 @@ impl Decoder {
     pub fn advance(&mut self, steps: &[Step], cache: &DeviceCache) -> Result<Tensor<2>, String> {
         let rows = steps.len().next_power_of_two();
         let changes = Some(cache.changes());
-        let out = Tensor::<2>::empty([steps.len(), self.shape.hidden], (&self.device, DType::BF16));
-        let target = pointer(&cube(out.clone())?)?;
+        // Flat, since CubeCL may put a gap between the rows of a matrix.
+        let out = Tensor::<1>::empty([steps.len() * self.shape.hidden], (&self.device, DType::BF16));
+        let target = cube(out.clone())?;
+        let target = pointer(&target)?;
         let padded = |value: &dyn Fn(&Step) -> i32, padding: i32| -> Vec<i32> {
             let mut values: Vec<i32> = steps.iter().map(value).collect();
             values.resize(rows, padding);
@@ -230,7 +232,7 @@ impl Decoder {
             work.copy(target, self.buffers.hidden, steps.len() * self.shape.hidden * 2)
         })?;
         self.seen = changes;
-        Ok(out)
+        Ok(out.reshape([steps.len(), self.shape.hidden]))
     }
 
     /// Queues all kernels of a step.
