@@ -18,4 +18,6 @@ mod tests;
 pub(crate) use cuda::{Decoder, DeviceCache, Step};
 #[cfg(feature = "cuda")]
 pub(crate) use layer_ops::{Turn, attend, rms_norm, rows, swiglu};
-pub(crate) use ops::{causal_attention, fuses_attention, has_own_kernels, matmul, matmul_wide};
+#[cfg(feature = "cuda")]
+pub(crate) use ops::has_own_kernels;
+pub(crate) use ops::{causal_attention, fuses_attention, matmul, matmul_wide};
