@@ -10,6 +10,7 @@ mod model;
 mod pair;
 mod plugin;
 mod replay;
+mod run;
 mod setup;
 mod sft;
 mod tasks;
@@ -96,9 +97,11 @@ enum Command {
         output: std::path::PathBuf,
         functions: Option<std::path::PathBuf>,
     },
-    /// Verify a pair.
+    /// Pack, verify, show, compare, take apart and export pairs.
     #[command(subcommand)]
     Pair(pair::PairCommand),
+    /// Let the agent of a pair work on a repository; a patch comes out.
+    Run(run::RunArguments),
 }
 
 #[derive(clap::Args)]
@@ -165,7 +168,8 @@ async fn dispatch(command: Command) -> Result<Exit> {
                 }
             }
         }
-        Command::Pair(command) => pair::run(command),
+        Command::Pair(command) => pair::run(command).await,
+        Command::Run(arguments) => run::run(arguments).await,
     }
 }
 
