@@ -36,6 +36,9 @@ pub enum PairCommand {
         /// The digest that the pair should have.
         #[arg(long)]
         digest: Option<Digest>,
+        /// The public key that must have signed it, as PEM.
+        #[arg(long, value_name = "FILE")]
+        key: Option<PathBuf>,
         /// `pair.json` instead of text.
         #[arg(long)]
         json: bool,
@@ -64,6 +67,16 @@ pub enum PairCommand {
         #[arg(short, long, value_name = "DIR")]
         out: PathBuf,
     },
+    /// Sign a pair with a private key: `pair.json.sig`, as `cosign verify-blob` checks it.
+    Sign {
+        /// The pair's folder.
+        pair: PathBuf,
+        /// The private key: PKCS #8 in PEM, on the curve P-256.
+        #[arg(long, value_name = "FILE")]
+        key: PathBuf,
+    },
+    /// Make a key to sign with: `NAME.pem`, to be kept, and `NAME.pub`, to be given away.
+    NewKey { name: PathBuf },
     /// Write a pair in the layout of another program.
     Export {
         /// The pair's folder.
@@ -145,25 +158,36 @@ async fn answer(command: PairCommand) -> Result<Exit> {
             let form = if adapter_only { PolicyForm::Adapter } else { PolicyForm::Full };
             pack(&run, &out, form, json)?;
         }
-        PairCommand::Verify { pair, digest, json } => match crate::pair::verify(&pair, digest.as_ref())? {
-            Verified::Pair(pair) if json => println!("{}", serde_json::to_string_pretty(&pair.manifest)?),
-            Verified::Pair(pair) => {
-                let manifest = &pair.manifest;
-                println!("pair is whole: {}, {} files", manifest.digest, manifest.files.len());
-                println!("  policy   {}", manifest.policy.digest);
-                println!("  harness  {}", manifest.harness);
-                for plugin in &manifest.plugins {
-                    println!("  {}  {}", plugin.name, plugin.component);
+        PairCommand::Verify { pair: folder, digest, key, json } => {
+            match verified(&folder, digest, key.as_deref())? {
+                Verified::Pair(pair) if json => println!("{}", serde_json::to_string_pretty(&pair.manifest)?),
+                Verified::Pair(pair) => {
+                    let manifest = &pair.manifest;
+                    println!("pair is whole: {}, {} files", manifest.digest, manifest.files.len());
+                    println!("  policy   {}", manifest.policy.digest);
+                    println!("  harness  {}", manifest.harness);
+                    for plugin in &manifest.plugins {
+                        println!("  {}  {}", plugin.name, plugin.component);
+                    }
+                    match &key {
+                        Some(key) => println!("  signed by the key {}", key.display()),
+                        None if crate::pair::is_signed(&folder) => {
+                            println!("  signed; `--key FILE` checks by whom");
+                        }
+                        None => {}
+                    }
+                }
+                Verified::Layout1(old) => {
+                    println!("pair is whole: harness {}, {} files, layout 1", old.harness, old.files.len());
+                    for plugin in &old.plugins {
+                        println!("  {}  {}", plugin.name, plugin.component);
+                    }
+                    println!(
+                        "help: to use it, pack it again with `tandem pair pack RUN -o DIR` from its run"
+                    );
                 }
             }
-            Verified::Layout1(old) => {
-                println!("pair is whole: harness {}, {} files, layout 1", old.harness, old.files.len());
-                for plugin in &old.plugins {
-                    println!("  {}  {}", plugin.name, plugin.component);
-                }
-                println!("help: to use it, pack it again with `tandem pair pack RUN -o DIR` from its run");
-            }
-        },
+        }
         PairCommand::Inspect { pair, json } => {
             let contents = Contents::of(&crate::pair::open(&pair, Halves::MustMatch)?);
             match json {
@@ -185,6 +209,17 @@ async fn answer(command: PairCommand) -> Result<Exit> {
             crate::pair::unpack(&pair, &out)?;
             println!("{}: a harness home in `harness`, the policy in `policy`", out.display());
         }
+        PairCommand::Sign { pair, key } => {
+            let pair = crate::pair::open(&pair, Halves::MustMatch)?;
+            crate::pair::sign(&pair, &key)?;
+            println!("{} is signed", pair.manifest.digest);
+        }
+        PairCommand::NewKey { name } => {
+            let file = |ending: &str| PathBuf::from(format!("{}.{ending}", name.display()));
+            let (private, public) = (file("pem"), file("pub"));
+            crate::pair::new_key(&private, &public)?;
+            println!("{} signs and is not to be given away; {} checks", private.display(), public.display());
+        }
         PairCommand::Export { pair, hf: _, out, base } => {
             let pair = crate::pair::open(&pair, Halves::MustMatch)?;
             let chosen = Chosen { policy: None, base, device: "cpu".into(), halves: Halves::MustMatch };
@@ -193,6 +228,14 @@ async fn answer(command: PairCommand) -> Result<Exit> {
         }
     }
     Ok(Exit::Done)
+}
+
+/// A signature is checked first: what nobody vouches for is not looked into further.
+fn verified(folder: &Path, digest: Option<Digest>, key: Option<&Path>) -> Result<Verified, PairError> {
+    if let Some(key) = key {
+        crate::pair::check_signature(folder, key)?;
+    }
+    crate::pair::verify(folder, digest.as_ref())
 }
 
 fn pack(run: &Path, out: &Path, form: PolicyForm, json: bool) -> Result<()> {

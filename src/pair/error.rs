@@ -78,6 +78,14 @@ pub enum PairError {
         "{mismatch}\nhelp: copy the pair again, or take the halves that belong together; `--allow-mismatch` uses these: {COST}"
     )]
     Mismatch { mismatch: Mismatch },
+    #[error(
+        "the pair is not signed\nhelp: ask for a signed one; its owner signs it with `tandem pair sign PAIR --key KEY`"
+    )]
+    NotSigned,
+    #[error("the signature of the pair is not one of the key {key}\nhelp: use no pair that you do not know who vouches for; ask its owner for the right key or pair", key = .key.display())]
+    Signature { key: PathBuf },
+    #[error("{path} is no key that can be used: {reason}\nhelp: `tandem pair new-key NAME` makes one; `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256` does too", path = .path.display())]
+    Key { path: PathBuf, reason: String },
     #[error("{path} exists already, and nothing is overwritten\nhelp: give a new folder", path = .path.display())]
     Exists { path: PathBuf },
     #[error("{path} cannot be {action}\nhelp: check the path, who may use it, and the room on the disk", path = .path.display())]
@@ -95,6 +103,6 @@ impl PairError {
 
     /// Whether the answer is no, and nothing is broken here.
     pub fn is_refusal(&self) -> bool {
-        !matches!(self, Self::Io { .. } | Self::NotAPair { .. } | Self::Exists { .. })
+        !matches!(self, Self::Io { .. } | Self::NotAPair { .. } | Self::Exists { .. } | Self::Key { .. })
     }
 }

@@ -95,7 +95,7 @@ pub fn evaluation<'a>(
     };
     let cells = cells.iter().map(|(key, tasks)| cell(*key, tasks, *key == pair)).collect();
     Some(Evaluation {
-        method: "mean over tasks of the share of solved episodes; 95 % percentile bootstrap over tasks"
+        method: "mean over tasks of the share of solved episodes; 95 % percentile bootstrap over tasks, and where all tasks agree the exact binomial interval"
             .into(),
         resamples: RESAMPLES,
         seed: SEED,
@@ -120,7 +120,7 @@ fn cell((policy_version, harness): (u64, Digest), tasks: &BTreeMap<String, Count
         solved: tasks.values().map(|counts| counts.solved).sum(),
         invalid: tasks.values().map(|counts| counts.invalid).sum(),
         pass_rate: short(mean(&values)),
-        interval: interval(&values),
+        interval: interval_of_rate(&values),
     }
 }
 
@@ -138,6 +138,17 @@ fn mean(values: &[f64]) -> f64 {
 /// Six decimals: what is written is read back as the same number by every reader.
 fn short(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
+}
+
+/// Where all tasks were solved every time, or none ever, drawing again says nothing: the exact
+/// binomial interval (Clopper and Pearson, 1934) does.
+fn interval_of_rate(values: &[f64]) -> Option<[f64; 2]> {
+    let bound = || TAIL.powf(1.0 / values.len() as f64);
+    match interval(values)? {
+        [_, high] if high == 0.0 => Some([0.0, short(1.0 - bound())]),
+        [low, _] if low == 1.0 => Some([short(bound()), 1.0]),
+        drawn => Some(drawn),
+    }
 }
 
 fn interval(values: &[f64]) -> Option<[f64; 2]> {
@@ -211,6 +222,19 @@ mod tests {
         let gain = table.gain.unwrap();
         assert_eq!((gain.tasks, gain.pass_rate), (20, 0.3));
         assert!(gain.interval.unwrap()[0] > 0.0, "six of twenty tasks are clearly more");
+    }
+
+    #[test]
+    fn no_success_in_a_few_tasks_is_not_certainty() {
+        let harness = Digest::of(b"h");
+        let check = |outcome: &str, expected: [f64; 2]| {
+            let rows: Vec<_> = (0..10).map(|task| row(&format!("t{task}"), 0, outcome, 0)).collect();
+            let table = evaluation(rows.iter(), harness, (0, harness)).unwrap();
+            assert_eq!(table.cells[0].interval, Some(expected));
+        };
+        // Clopper-Pearson for 0 and 10 of 10, as tables have it: 0.3085.
+        check("unsolved", [0.0, 0.308497]);
+        check("solved", [0.691503, 1.0]);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! start/               only beside an adapter: the one that the run began with, which goes on first
 //! components/HEX.wasm  one for each plugin of the harness
 //! sources/HEX.rs       the source of each plugin that the run built, with the ending of its language
+//! pair.json.sig        a signature over pair.json, once somebody signed it
 //! ```
 //!
 //! Skills are training only and never part of a pair.
@@ -25,6 +26,7 @@ mod open;
 mod pack;
 mod policy;
 mod provenance;
+mod signature;
 mod unpack;
 
 pub use contents::Contents;
@@ -36,4 +38,5 @@ pub use manifest::PolicyForm;
 pub use open::{Halves, Pair, Verified, open, verify};
 pub use pack::pack;
 pub use policy::{Chosen, policy};
+pub use signature::{check_signature, is_signed, new_key, sign};
 pub use unpack::unpack;

@@ -11,6 +11,7 @@ use super::error::{Mismatch, PairError};
 use super::files::{below, folder_digest, listing};
 use super::layout1::{self, Layout1};
 use super::manifest::{FILE, PairManifest};
+use super::signature::SIGNATURE;
 
 /// Whether halves that were not evaluated together may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,7 @@ pub fn open(folder: &Path, halves: Halves) -> Result<Pair, PairError> {
     let manifest = PairManifest::read(folder)?;
     let mut found = listing(folder)?;
     found.remove(FILE);
+    found.remove(SIGNATURE);
     let mut mismatches = Vec::new();
     if folder_digest(below(&manifest.files, "policy")) != manifest.policy.digest {
         return Err(PairError::Torn { what: "the policy's digest is not that of its files".into() });
