@@ -611,6 +611,58 @@ fn a_pair_of_layout_1_is_verified_and_told_to_be_packed_again() {
     "#]]);
 }
 
+/// The words of a line of a page, as a shell takes them.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quoted) = (Vec::new(), String::new(), false);
+    for c in line.chars().chain([' ']) {
+        match c {
+            '"' => quoted = !quoted,
+            '#' if !quoted && word.is_empty() => break,
+            ' ' if !quoted && !word.is_empty() => words.push(std::mem::take(&mut word)),
+            ' ' if !quoted => {}
+            other => word.push(other),
+        }
+    }
+    words
+}
+
+#[test]
+fn the_commands_of_the_page_work_in_their_order() {
+    let scratch = FIXTURE.copy();
+    let folder = scratch.folder.path();
+    std::fs::rename(scratch.pair(), folder.join("made")).unwrap();
+    copy(&FIXTURE.path("early"), &folder.join("other-pair"));
+    copy(&root().join(TASK).join("environment/workspace"), &folder.join("repo"));
+    std::fs::write(folder.join("issue.md"), "Mend the sum.").unwrap();
+    let text = std::fs::read_to_string(folder.join("made/pair.json")).unwrap();
+    let digest = serde_json::from_str::<Value>(&text).unwrap()["digest"].as_str().unwrap().to_owned();
+    let run = FIXTURE.path("run").to_string_lossy().into_owned();
+    let page = std::fs::read_to_string(root().join("docs/pair.md")).unwrap();
+    let mut seen = 0;
+    // What needs a server is left out.
+    for line in page.lines().filter(|line| line.starts_with("tandem ") && !line.contains("--endpoint")) {
+        let place = |word: String| match word.as_str() {
+            "runs/quickstart" => run.clone(),
+            "sha256:..." => digest.clone(),
+            "." => "DIR/repo".to_owned(),
+            _ if folder.join(word.split('/').next().unwrap_or_default()).exists() => format!("DIR/{word}"),
+            "my-pair" | "my-adapter" | "my-model" | "parts" | "team" | "team.pem" | "team.pub" => {
+                format!("DIR/{word}")
+            }
+            _ => word,
+        };
+        let words: Vec<_> = words(line).into_iter().skip(1).map(place).collect();
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        let output = scratch.run(&words);
+        // The policy of two layers makes no patch.
+        let expected = if words[0] == "run" { 3 } else { 0 };
+        assert_eq!(output.code, Some(expected), "{line}: {}", output.stderr);
+        seen += 1;
+    }
+    assert!(seen >= 14, "the page has only {seen} commands");
+    assert!(tree(&folder.join("my-pair")).contains_key("pair.json.sig"));
+}
+
 mod signatures {
     use super::*;
 
@@ -645,14 +697,24 @@ mod signatures {
             unchecked.stdout
         );
         scratch.run(&["pair", "new-key", "DIR/theirs"]);
-        check(&scratch, "DIR/theirs.pub", 3, expect![[r#"
+        check(
+            &scratch,
+            "DIR/theirs.pub",
+            3,
+            expect![[r#"
             error: the signature of the pair is not one of the key DIR/theirs.pub
             help: use no pair that you do not know who vouches for; ask its owner for the right key or pair
-        "#]]);
-        check(&scratch, "DIR/ours.pem", 1, expect![[r#"
+        "#]],
+        );
+        check(
+            &scratch,
+            "DIR/ours.pem",
+            1,
+            expect![[r#"
             error: DIR/ours.pem is no key that can be used: it has no `-----BEGIN PUBLIC KEY-----` in it
             help: `tandem pair new-key NAME` makes one; `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256` does too
-        "#]]);
+        "#]],
+        );
         use std::os::unix::fs::PermissionsExt;
         let mode = std::fs::metadata(scratch.folder.path().join("ours.pem")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "only its owner reads a private key");
@@ -663,20 +725,30 @@ mod signatures {
         let scratch = signed();
         scratch.reseal(|manifest| manifest["name"] = json!("other"));
         assert_eq!(scratch.run(&["pair", "verify", "PAIR"]).code, Some(0));
-        check(&scratch, "DIR/ours.pub", 3, expect![[r#"
+        check(
+            &scratch,
+            "DIR/ours.pub",
+            3,
+            expect![[r#"
             error: the signature of the pair is not one of the key DIR/ours.pub
             help: use no pair that you do not know who vouches for; ask its owner for the right key or pair
-        "#]]);
+        "#]],
+        );
     }
 
     #[test]
     fn a_pair_without_a_signature_is_refused_when_a_key_is_named() {
         let scratch = FIXTURE.copy();
         scratch.run(&["pair", "new-key", "DIR/ours"]);
-        check(&scratch, "DIR/ours.pub", 3, expect![[r#"
+        check(
+            &scratch,
+            "DIR/ours.pub",
+            3,
+            expect![[r#"
             error: the pair is not signed
             help: ask for a signed one; its owner signs it with `tandem pair sign PAIR --key KEY`
-        "#]]);
+        "#]],
+        );
     }
 
     /// What others make of key and signature: cosign's are those of OpenSSL.

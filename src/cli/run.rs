@@ -55,7 +55,7 @@ pub struct RunArguments {
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Print the whole record as JSON instead of the patch.
-    #[arg(long, conflicts_with = "apply")]
+    #[arg(long, conflicts_with_all = ["apply", "out"])]
     json: bool,
 }
 

@@ -164,6 +164,9 @@ fn write_table(f: &mut fmt::Formatter<'_>, evaluation: &Evaluation) -> fmt::Resu
             if cell.of_pair { "  <- this pair" } else { "" }
         )?;
     }
+    if !evaluation.cells.iter().any(|cell| cell.of_pair) {
+        writeln!(f, "  this pair itself was not evaluated: its run went on after its table")?;
+    }
     if let Some(gain) = &evaluation.gain {
         writeln!(
             f,
