@@ -542,6 +542,58 @@ fn an_unknown_layout_is_refused() {
 }
 
 #[test]
+fn a_manifest_that_cannot_be_read_is_told() {
+    let scratch = FIXTURE.copy();
+    scratch.write("pair.json", "{\"layout\": 2}");
+    scratch.refused(expect![[r#"
+        error: DIR/pair/pair.json is not a pair manifest: missing field `digest` at line 1 column 13
+        help: copy the pair again
+    "#]]);
+    scratch.write("pair.json", "hello");
+    scratch.refused(expect![[r#"
+        error: DIR/pair/pair.json is not a pair manifest: expected value at line 1 column 1
+        help: copy the pair again
+    "#]]);
+}
+
+#[test]
+fn a_pair_that_does_not_agree_with_itself_is_refused() {
+    let check = |change: fn(&mut Value), expected: Expect| {
+        let scratch = FIXTURE.copy();
+        scratch.reseal(change);
+        scratch.refused(expected);
+    };
+    check(
+        |manifest| manifest["plugins"] = json!([]),
+        expect![[r#"
+        error: the pair does not agree with itself: pair.json and harness.json name different plugins
+        help: copy the pair again, or pack it again from its run
+    "#]],
+    );
+    check(
+        |manifest| manifest["plugins"][0]["source"]["digest"] = manifest["harness"].clone(),
+        expect![[r#"
+        error: the pair does not agree with itself: the source of the plugin `budget-warning` is not in it
+        help: copy the pair again, or pack it again from its run
+    "#]],
+    );
+    check(
+        |manifest| manifest["policy"]["digest"] = manifest["harness"].clone(),
+        expect![[r#"
+        error: the pair does not agree with itself: the policy's digest is not that of its files
+        help: copy the pair again, or pack it again from its run
+    "#]],
+    );
+    check(
+        |manifest| manifest["harness"] = manifest["policy"]["digest"].clone(),
+        expect![[r#"
+            error: the pair does not agree with itself: harness.json is not the harness that it names
+            help: copy the pair again, or pack it again from its run
+        "#]],
+    );
+}
+
+#[test]
 fn another_pair_than_was_meant_is_refused() {
     let scratch = FIXTURE.copy();
     let digest = scratch.manifest()["digest"].as_str().unwrap().to_owned();

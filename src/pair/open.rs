@@ -64,6 +64,9 @@ pub fn open(folder: &Path, halves: Halves) -> Result<Pair, PairError> {
     if folder_digest(below(&manifest.files, "policy")) != manifest.policy.digest {
         return Err(PairError::Torn { what: "the policy's digest is not that of its files".into() });
     }
+    if manifest.files.get("harness.json") != Some(&manifest.harness) {
+        return Err(PairError::Torn { what: "harness.json is not the harness that it names".into() });
+    }
     let policy = folder_digest(below(&found, "policy"));
     if policy != manifest.policy.digest {
         mismatches.push(Mismatch::Policy { expected: manifest.policy.digest, found: policy });
@@ -116,9 +119,6 @@ fn changed(
 /// Whether manifest and harness name the same plugins.
 fn agree(manifest: &PairManifest, harness: &HarnessManifest) -> Result<(), PairError> {
     let torn = |what: String| Err(PairError::Torn { what });
-    if manifest.files.get("harness.json") != Some(&manifest.harness) {
-        return torn("harness.json is not the harness that pair.json names".into());
-    }
     let named = manifest.plugins.iter().map(|plugin| (&plugin.name, plugin.component));
     if !named.eq(harness.plugins.iter().map(|plugin| (&plugin.name, plugin.digest))) {
         return torn("pair.json and harness.json name different plugins".into());
