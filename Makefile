@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tandem/target
 RUN ?= runs/quickstart
 DEVICE ?= cpu
 
-.PHONY: help setup build cuda weights test-weights plugin-tools pytest-zip quickstart warmup test test-teacher-live deny advisories bench-host bench-forge bench-agent bench-workspaces
+.PHONY: help setup build cuda weights test-weights plugin-tools pytest-zip quickstart warmup test test-teacher-live deny advisories bench-host bench-forge bench-agent bench-workspaces bench-trainer
 
 help:
 	@echo 'make quickstart   run a small campaign from fetched weights to a report and a pair'
@@ -16,6 +16,7 @@ help:
 	@echo 'make bench-host   measure the plugin host against its peers; writes docs/benchmarks.md'
 	@echo 'make bench-agent  measure the agent loop beside mini-SWE-agent; writes docs/benchmarks-agent.md'
 	@echo 'make bench-workspaces   measure how soon a workspace over 200 MB starts'
+	@echo 'make bench-trainer   measure training and decoding on a GPU, and PyTorch on the same work (docs/benchmarks-trainer.md)'
 	@echo 'make deny         licences, sources and duplicate versions of what we depend on (part of test)'
 	@echo 'make advisories   known vulnerabilities in it; needs the RustSec database'
 	@echo 'make warmup       make the adapter that the quickstart starts from again (DEVICE=cuda:0)'
@@ -75,6 +76,13 @@ bench-host: setup
 bench-forge: plugin-tools
 	CARGO_TARGET_DIR=$(BENCH) cargo build --release --workspace --locked --ignore-rust-version --manifest-path host/bench/Cargo.toml
 	$(BENCH)/release/tandem-bench forge examples/plugins $(BENCH) docs/benchmarks-forge.md
+
+# Needs a GPU, and PyTorch with `transformers` for the second half. Prints a line of JSON for each piece of work.
+bench-trainer: setup
+	scripts/llvm_bundle.sh
+	CUDARC_CUDA_VERSION=13000 cargo build --locked --workspace --features cuda --example bench
+	$(CARGO_TARGET_DIR)/debug/examples/bench
+	python3 trainer/reference/bench_pytorch.py
 
 bench-agent: setup
 	scripts/agent_packages.sh

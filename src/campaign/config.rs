@@ -91,6 +91,9 @@ pub struct PolicyConfig {
     /// Most tokens of one conversation.
     #[serde(default = "default_context")]
     pub context: usize,
+    /// `f32` or `bf16`; unless given, f32 on the CPU and bf16 on a GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute: Option<String>,
 }
 
 fn default_slots() -> usize {
@@ -264,6 +267,7 @@ impl UpdateConfig {
             entropy_bonus: self.entropy_bonus,
             micro_batch_tokens: self.micro_batch_tokens,
             pad_to_multiple_of,
+            head_rows: if device.starts_with("cuda") { 4096 } else { LearnerConfig::default().head_rows },
             ..LearnerConfig::default()
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use tandem_host::agent::{EpisodeRecord, Exit, Outcome};
 use tandem_host::policy::Policy;
-use tandem_trainer::checkpoint::load_policy;
+use tandem_trainer::checkpoint::load_policy_as;
 use tandem_trainer::generate::{Generator, GeneratorConfig};
 use tandem_trainer::learner::{Learner, LearnerConfig, MOST_SKIPS, Sample, StepReport};
 use tandem_trainer::model::{CausalLm, LoraConfig};
@@ -35,7 +35,8 @@ impl PolicyRuntime {
         let learner_config = config.update.learner(config.rollout.sampling.temperature, device);
         let device = crate::model::parse_device(device)?;
         let base = crate::model::resolve(&config.policy.base)?;
-        let loaded = load_policy(&base, config.policy.adapter.as_deref(), &device)?;
+        let compute = crate::model::compute(config.policy.compute.as_deref(), &device)?;
+        let loaded = load_policy_as(&base, config.policy.adapter.as_deref(), &device, compute)?;
         let lora = LoraConfig {
             rank: config.policy.lora.rank,
             alpha: config.policy.lora.alpha,

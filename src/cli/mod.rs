@@ -1,6 +1,7 @@
 //! What did the user ask for, and how did it end? Arguments in, exit code out.
 
 mod demos;
+mod doctor;
 mod episode;
 mod error;
 mod export;
@@ -86,6 +87,8 @@ enum Command {
     Sft(sft::SftArguments),
     /// Run a campaign from its file, or go on with one.
     Train(train::TrainArguments),
+    /// Compare what a device computes with the CPU, operation by operation; exit code 3 if one is off.
+    Doctor(doctor::DoctorArguments),
     /// Remove what runs left behind that were ended from outside.
     Gc(gc::GcArguments),
     /// Show what came of a run.
@@ -156,6 +159,7 @@ async fn dispatch(command: Command) -> Result<Exit> {
         Command::Demos(arguments) => demos::run(arguments).await,
         Command::Sft(arguments) => sft::run(arguments),
         Command::Train(arguments) => train::run(arguments).await,
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Gc(arguments) => gc::run(arguments),
         Command::Report(arguments) => report(&arguments),
         Command::CompileComponent { input, output, functions } => {

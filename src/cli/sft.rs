@@ -31,6 +31,9 @@ pub struct SftArguments {
     /// `cpu`, or `cuda:N` in a program built for it.
     #[arg(long, default_value = "cpu")]
     device: String,
+    /// `f32` or `bf16`; unless given, f32 on the CPU and bf16 on a GPU.
+    #[arg(long)]
+    compute: Option<String>,
     /// Train all weights instead of an adapter.
     #[arg(long, conflicts_with_all = ["rank", "alpha", "first_layer"])]
     full: bool,
@@ -108,6 +111,7 @@ pub fn run(arguments: SftArguments) -> Result<Exit> {
     let sft = Sft {
         out: arguments.out,
         device: arguments.device,
+        compute: arguments.compute,
         resume: arguments.resume,
         settings: SftSettings {
             base: arguments.base,

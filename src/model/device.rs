@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail};
 use tandem_trainer::Device;
+use tandem_trainer::model::ComputeType;
 
 /// Parses `cpu` or `cuda:N`.
 pub fn parse(text: &str) -> Result<Device> {
@@ -17,6 +18,12 @@ pub fn parse(text: &str) -> Result<Device> {
         None => bail!("`{text}` is not a device\nhelp: devices are `cpu` and `cuda:0`, `cuda:1`, …"),
     };
     cuda(index)
+}
+
+/// The number format that was asked for, or what suits the device.
+pub fn compute(asked: Option<&str>, device: &Device) -> Result<ComputeType> {
+    let Some(asked) = asked else { return Ok(ComputeType::usual(device)) };
+    asked.parse().map_err(|reason| anyhow::anyhow!("{reason}\nhelp: leave it out for what suits the device"))
 }
 
 #[cfg(feature = "cuda")]

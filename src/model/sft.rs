@@ -24,6 +24,8 @@ pub struct Sft {
     /// `adapter/` or `policy/`.
     pub out: PathBuf,
     pub device: String,
+    /// `f32` or `bf16`; none for what suits the device.
+    pub compute: Option<String>,
     pub resume: bool,
     pub settings: SftSettings,
 }
@@ -87,7 +89,7 @@ pub fn digest_of(path: &Path) -> Result<String> {
 pub fn run(sft: &Sft, progress: &Progress) -> Result<String> {
     let settings = &sft.settings;
     check_folder(sft)?;
-    let policy = super::load(&settings.base, &settings.adapters, &sft.device)?;
+    let policy = super::load(&settings.base, &settings.adapters, &sft.device, sft.compute.as_deref())?;
     let examples = read(&settings.data, &policy.tokenizer, &policy.chat, settings.max_tokens)?;
     let (samples, validation) = match &settings.validation_data {
         Some(path) => {
@@ -111,7 +113,7 @@ pub fn run(sft: &Sft, progress: &Progress) -> Result<String> {
         Some((done, folder)) => {
             let base = match (settings.trained, settings.adapters.split_last()) {
                 (Trained::Adapter(_), Some((_, before))) => {
-                    super::load(&settings.base, before, &sft.device)?.model.merged()
+                    super::load(&settings.base, before, &sft.device, sft.compute.as_deref())?.model.merged()
                 }
                 _ => model.merged(),
             };

@@ -2,7 +2,9 @@
 //! checkpoints on Burn. It knows nothing of plugins, tasks or the files of a run.
 
 pub mod checkpoint;
+pub mod doctor;
 pub mod generate;
+mod kernel;
 pub mod learner;
 pub mod model;
 pub mod objective;

@@ -287,7 +287,10 @@ async fn our_commands(task: &Arc<Task>) -> Result<Took> {
         let output = workspace.bash(COMMAND, Duration::from_secs(30)).await?;
         ensure!(output.exit_code == Some(0), "the command failed");
     }
-    Ok(watch.took())
+    let wall = watch.took().wall;
+    // What commands used of processors is told when their sandbox ends.
+    drop(workspace);
+    Ok(Took { wall, ..watch.took() })
 }
 
 /// What it takes to keep a workspace as it is after a turn, and to start one from there.

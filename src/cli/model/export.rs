@@ -30,7 +30,7 @@ enum Dtype {
 }
 
 pub fn run(arguments: &ExportArguments) -> Result<()> {
-    let PolicyArguments { model, adapter, device } = &arguments.policy;
+    let PolicyArguments { model, adapter, device, compute } = &arguments.policy;
     let out = &arguments.out;
     if out.exists() {
         bail!("{} exists already, and nothing is overwritten\nhelp: give a new folder", out.display());
@@ -41,7 +41,7 @@ pub fn run(arguments: &ExportArguments) -> Result<()> {
             adapter.len()
         );
     }
-    let policy = crate::model::load(model, adapter, device)?;
+    let policy = crate::model::load(model, adapter, device, Some(compute.as_deref().unwrap_or("f32")))?;
     let stored = match arguments.dtype {
         Dtype::Bf16 => StoredType::BF16,
         Dtype::F32 => StoredType::F32,

@@ -86,8 +86,7 @@ pub fn run(arguments: &GenerateArguments) -> Result<()> {
             arguments.samples
         );
     }
-    let policy =
-        crate::model::load(&arguments.policy.model, &arguments.policy.adapter, &arguments.policy.device)?;
+    let policy = arguments.policy.load()?;
     let prompts = read_prompts(arguments, &policy)?;
     let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
     let asked = prompts.len() * arguments.samples;

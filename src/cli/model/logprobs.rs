@@ -38,8 +38,7 @@ struct Scored {
 }
 
 pub fn run(arguments: &LogprobsArguments) -> Result<()> {
-    let policy =
-        crate::model::load(&arguments.policy.model, &arguments.policy.adapter, &arguments.policy.device)?;
+    let policy = arguments.policy.load()?;
     let mut out: Box<dyn Write> = match &arguments.out {
         Some(path) => Box::new(BufWriter::new(
             File::create(path).with_context(|| format!("{} cannot be written", path.display()))?,

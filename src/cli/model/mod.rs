@@ -48,6 +48,15 @@ struct PolicyArguments {
     /// `cpu`, or `cuda:N` in a program built for it.
     #[arg(long, default_value = "cpu")]
     device: String,
+    /// `f32` or `bf16`; unless given, f32 on the CPU and for what is exported, and bf16 on a GPU.
+    #[arg(long)]
+    compute: Option<String>,
+}
+
+impl PolicyArguments {
+    fn load(&self) -> Result<tandem_trainer::checkpoint::Policy> {
+        model::load(&self.model, &self.adapter, &self.device, self.compute.as_deref())
+    }
 }
 
 pub fn run(command: ModelCommand) -> Result<Exit> {

@@ -7,7 +7,7 @@ use burn::tensor::Device;
 use super::CheckpointError;
 use super::adapter::{base_of_adapter, read_adapter};
 use super::manifest::{Manifest, manifest_of};
-use crate::model::{CausalLm, ModelConfig};
+use crate::model::{CausalLm, ComputeType, ModelConfig};
 use crate::tokenizer::{ChatTemplate, Tokenizer};
 use crate::weights::{Gguf, read_safetensors};
 
@@ -23,15 +23,30 @@ pub struct Policy {
 /// Loads a policy from a GGUF file or a Hugging Face model folder, and puts an adapter folder on
 /// it if one is given.
 ///
-/// Files that were written here are compared with their checksums first.
+/// It computes as suits the device: in f32 on the CPU, in bf16 on a GPU. Files that were written here
+/// are compared with their checksums first.
 ///
 /// # Errors
 /// If a file is missing, broken or of a kind that is not supported; the error names it.
 pub fn load_policy(path: &Path, adapter: Option<&Path>, device: &Device) -> Result<Policy, CheckpointError> {
+    load_policy_as(path, adapter, device, ComputeType::usual(device))
+}
+
+/// [`load_policy`], computing in a given format.
+///
+/// # Errors
+/// As for [`load_policy`].
+pub fn load_policy_as(
+    path: &Path,
+    adapter: Option<&Path>,
+    device: &Device,
+    compute: ComputeType,
+) -> Result<Policy, CheckpointError> {
     let mut policy = if path.is_dir() { from_folder(path, device)? } else { from_gguf(path, device)? };
     if let Some(folder) = adapter {
         policy = policy.with_adapter(folder)?;
     }
+    policy.model = policy.model.computing_in(compute);
     Ok(policy)
 }
 

@@ -16,7 +16,7 @@ pub use error::CheckpointError;
 pub(crate) use folder::write_folder;
 pub(crate) use hf::write_json;
 pub use inspect::{PolicyFacts, inspect_policy};
-pub use load::{Policy, load_policy};
+pub use load::{Policy, load_policy, load_policy_as};
 pub use manifest::{CheckpointInfo, CheckpointKind, Manifest, manifest_of};
 pub(crate) use manifest::{digests_of, verify_digests};
 pub use save::{save_adapter, save_policy};

@@ -3,6 +3,9 @@
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
 use super::cache::{KvCache, Places};
+#[cfg(feature = "cuda")]
+use crate::kernel::{Decoder, Step};
+use crate::kernel::{fuses_attention, matmul_wide};
 use crate::model::{CausalLm, LayerInputs, MASKED, RotaryTable};
 
 /// New tokens of one slot.
@@ -52,21 +55,38 @@ pub(super) struct Inference {
     local_rotary: Option<RotaryTable>,
     pub buckets: Buckets,
     device: Device,
+    /// Computes one token a row where it can, in one launch.
+    #[cfg(feature = "cuda")]
+    decoder: Option<Decoder>,
 }
 
 impl Inference {
-    /// Prepares a copy of `model` for contexts of `context` tokens.
-    pub fn new(model: &CausalLm, context: usize) -> Self {
+    /// Prepares a copy of `model` for contexts of `context` tokens in `slots` slots.
+    #[cfg_attr(not(feature = "cuda"), allow(unused_variables))]
+    pub fn new(model: &CausalLm, slots: usize, context: usize) -> Self {
         let model = model.inference_copy();
         let device = model.device();
         let buckets = Buckets::of(&device);
         // Padding may reach past the context.
         let (rotary, local_rotary) = model.rotary_tables(context + buckets.positions.max(buckets.tokens));
-        Self { head: model.head(), rotary, local_rotary, model, buckets, device }
+        Self {
+            head: model.head(),
+            #[cfg(feature = "cuda")]
+            decoder: Decoder::new(&model, &rotary, slots),
+            rotary,
+            local_rotary,
+            model,
+            buckets,
+            device,
+        }
     }
 
     pub fn model(&self) -> &CausalLm {
         &self.model
+    }
+
+    fn fuses_attention(&self, tokens: usize) -> bool {
+        fuses_attention(&self.model.embedding.val(), tokens)
     }
 
     /// A cache for this policy.
@@ -78,7 +98,11 @@ impl Inference {
 
     /// Computes the rows' tokens and stores their keys and values. Returns the last hidden
     /// state of each row, `[rows, hidden]`, after the final norm.
-    pub fn advance(&self, cache: &mut KvCache, rows: &[Row]) -> Tensor<2> {
+    pub fn advance(&mut self, cache: &mut KvCache, rows: &[Row]) -> Tensor<2> {
+        #[cfg(feature = "cuda")]
+        if let Some(hidden) = self.decode(cache, rows) {
+            return hidden;
+        }
         let asked = rows.len();
         let mut rows = rows.to_vec();
         if self.buckets.rows {
@@ -96,6 +120,12 @@ impl Inference {
         for (index, layer) in self.model.layers.iter().enumerate() {
             let (rotation, bias) = batch.inputs.of(layer.slides);
             let qkv = layer.attention.project(layer.attention_norm.forward(x.clone()), rotation);
+            if batch.fresh {
+                cache.write(index, &batch.places, qkv.keys.clone(), qkv.values.clone());
+                let attended = layer.attention.attend_fused(qkv.queries, qkv.keys, qkv.values);
+                x = layer.after_attention(x, layer.attention.output.forward(attended));
+                continue;
+            }
             cache.write(index, &batch.places, qkv.keys, qkv.values);
             let [keys, values] = cache.read(index, batch.slots.clone(), positions);
             let queries = match &batch.to_slots {
@@ -117,10 +147,58 @@ impl Inference {
         last.narrow(0, 0, asked)
     }
 
+    /// [`advance`](Self::advance) for rows of one token each, where the device has a way of its own.
+    #[cfg(feature = "cuda")]
+    fn decode(&mut self, cache: &mut KvCache, rows: &[Row]) -> Option<Tensor<2>> {
+        let decoder = self.decoder.as_mut()?;
+        let steps = rows.iter().map(|row| match row.ids.as_slice() {
+            [id] => Some(Step { slot: row.slot, position: row.start, id: *id }),
+            _ => None,
+        });
+        let steps = steps.collect::<Option<Vec<_>>>()?;
+        let end = steps.iter().map(|step| step.position).max().unwrap_or(0) + 1;
+        cache.reserve(end.next_multiple_of(self.buckets.positions));
+        let hidden = decoder.advance(&steps, cache.own()?);
+        // The worker starts over with an empty cache after a panic, as after those of a backend.
+        Some(hidden.unwrap_or_else(|reason| panic!("{reason}")))
+    }
+
     /// `[rows, hidden]` to `[rows, vocabulary]`, in f32.
     pub fn logits(&self, hidden: Tensor<2>) -> Tensor<2> {
-        self.model.capped(hidden.matmul(self.head.clone()).cast(DType::F32))
+        self.model.capped(matmul_wide(hidden, self.head.clone()))
     }
+}
+
+/// The logits of every token of `sequences`, read in the way of the generator: prompts of half their
+/// length together, then token by token. Rows of all sequences, one after another.
+pub(crate) fn replayed_logits(model: &CausalLm, sequences: &[Vec<u32>]) -> Vec<f32> {
+    let longest = sequences.iter().map(Vec::len).max().unwrap_or(0);
+    let mut inference = Inference::new(model, sequences.len(), longest);
+    let mut cache = inference.cache(sequences.len(), longest);
+    let mut all: Vec<f32> = Vec::new();
+    let mut read = |rows: &[Row]| {
+        let hidden = inference.advance(&mut cache, rows);
+        let logits = inference.logits(hidden);
+        all.extend(logits.into_data().iter::<f32>());
+    };
+    let row = |slot: usize, start: usize, end: usize| Row {
+        slot,
+        start,
+        ids: sequences[slot][start..end].to_vec(),
+    };
+    let halves: Vec<Row> = (0..sequences.len()).map(|slot| row(slot, 0, sequences[slot].len() / 2)).collect();
+    read(&halves);
+    for step in 0..longest {
+        let rows: Vec<Row> = (0..sequences.len())
+            .filter(|slot| sequences[*slot].len() / 2 + step < sequences[*slot].len())
+            .map(|slot| (slot, sequences[slot].len() / 2 + step))
+            .map(|(slot, at)| row(slot, at, at + 1))
+            .collect();
+        if !rows.is_empty() {
+            read(&rows);
+        }
+    }
+    all
 }
 
 /// What all layers need to know of a batch.
@@ -140,6 +218,8 @@ struct Batch {
     from_slots: Option<Tensor<1, Int>>,
     /// The last token of each row among `rows · tokens`.
     last: Tensor<1, Int>,
+    /// Whether each row begins its sequence, so that it looks at nothing but itself.
+    fresh: bool,
 }
 
 impl Batch {
@@ -150,7 +230,6 @@ impl Batch {
             let length = values.len();
             Tensor::from_data(TensorData::new(values, [length]), device)
         };
-        let places = || rows.iter().flat_map(|row| (row.start..row.start + tokens).map(|at| (row.slot, at)));
 
         let mut ids = Vec::with_capacity(count * tokens);
         for row in rows {
@@ -166,8 +245,12 @@ impl Batch {
         let in_order =
             count == slots.len() && rows.iter().zip(slots.clone()).all(|(row, slot)| row.slot == slot);
 
+        let fresh = rows.iter().all(|row| row.start == 0) && inference.fuses_attention(tokens);
         // Padding writes behind its row's tokens, where nobody looks before it is overwritten.
-        let bias = |window: usize| -> Tensor<5> {
+        let bias = |window: usize| -> Option<Tensor<5>> {
+            if fresh {
+                return None;
+            }
             let mut bias = vec![MASKED; slots.len() * tokens * positions];
             for row in rows {
                 for token in 0..tokens {
@@ -177,24 +260,26 @@ impl Batch {
                 }
             }
             let bias = TensorData::new(bias, [slots.len(), 1, 1, tokens, positions]);
-            Tensor::from_data(bias, (device, DType::F32))
+            Some(Tensor::from_data(bias, (device, DType::F32)))
         };
         let mut to_slots = vec![0; slots.len()];
         for (number, row) in rows.iter().enumerate() {
             to_slots[row.slot - slots.start] = number as i64;
         }
         let from_slots: Vec<i64> = rows.iter().map(|row| (row.slot - slots.start) as i64).collect();
-        let at = integers(places().map(|(_, position)| position as i64).collect());
+        let at = rows.iter().flat_map(|row| (row.start..row.start + tokens).map(|at| at as i64));
+        let at = integers(at.collect());
         let rotation = inference.rotary.at(at.clone(), count, tokens);
         let local = inference.local_rotary.as_ref().map(|table| table.at(at, count, tokens));
         let inputs = LayerInputs::new(inference.model.config(), rotation, local, bias);
         Self {
             ids: integers(ids).reshape([count, tokens]),
             inputs,
-            places: cache.places(places()),
+            places: cache.places(rows.iter().map(|row| (row.slot, row.start)), tokens),
             to_slots: (!in_order).then(|| integers(to_slots)),
             from_slots: (!in_order).then(|| integers(from_slots)),
             slots,
+            fresh,
             last: integers(
                 rows.iter().enumerate().map(|(n, row)| (n * tokens + row.ids.len() - 1) as i64).collect(),
             ),

@@ -19,6 +19,8 @@ mod tests;
 mod worker;
 
 pub use error::GenerateError;
+pub(crate) use forward::replayed_logits;
 pub use generator::{Generator, GeneratorConfig, Sequence};
 pub use job::{Cancel, Finish, OnToken, SampleRequest, Sampled, SampledToken, StopWhen};
 pub use stop::stop_at_texts;
+pub(crate) use worker::panic_text;

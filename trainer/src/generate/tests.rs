@@ -43,14 +43,14 @@ fn close(left: &[f32], right: &[f32]) {
 fn a_ragged_batch_with_a_cache_computes_what_the_plain_policy_computes() {
     assert!(!Buckets::of(&Device::flex()).rows);
     for model in policies(1) {
-        ragged(&model, Inference::new(&model, 256));
+        ragged(&model, Inference::new(&model, 8, 256));
     }
 }
 
 #[test]
 fn a_batch_that_is_padded_for_a_gpu_computes_the_same() {
     for model in policies(1) {
-        let mut inference = Inference::new(&model, 256);
+        let mut inference = Inference::new(&model, 8, 256);
         inference.buckets = Buckets { positions: 32, tokens: 8, rows: true, budget: 256 };
         ragged(&model, inference);
     }
@@ -62,7 +62,7 @@ fn policies(seed: u64) -> Vec<CausalLm> {
     Family::ALL.map(|family| CausalLm::random(shape(family), seed, &Device::flex())).to_vec()
 }
 
-fn ragged(model: &CausalLm, inference: Inference) {
+fn ragged(model: &CausalLm, mut inference: Inference) {
     let mut cache = inference.cache(5, 256);
     // Slots out of order and with gaps; prompts in uneven pieces, then token by token.
     let sequences = [(3, tokens(1, 40)), (0, tokens(2, 75)), (4, tokens(3, 33))];
@@ -80,7 +80,8 @@ fn ragged(model: &CausalLm, inference: Inference) {
                 Row { slot: *slot, start, ids: ids[start..start + length].to_vec() }
             })
             .collect();
-        let logits = log_softmax(inference.logits(inference.advance(&mut cache, &rows)), 1);
+        let hidden = inference.advance(&mut cache, &rows);
+        let logits = log_softmax(inference.logits(hidden), 1);
         let logits = logits.try_into_vec_as::<f32>().unwrap();
         for (number, index) in order.iter().enumerate() {
             let expected = plain(model, &sequences[*index].1[..filled[*index]]);
@@ -92,7 +93,7 @@ fn ragged(model: &CausalLm, inference: Inference) {
 #[test]
 fn a_cache_that_grows_and_a_copied_prefix_keep_their_values() {
     let model = policy(2);
-    let inference = Inference::new(&model, 1200);
+    let mut inference = Inference::new(&model, 8, 1200);
     let mut cache = inference.cache(3, 1200);
     let ids = tokens(4, 700);
     let row = |slot, start: usize, end: usize| Row { slot, start, ids: ids[start..end].to_vec() };
@@ -102,7 +103,8 @@ fn a_cache_that_grows_and_a_copied_prefix_keep_their_values() {
     inference.advance(&mut cache, &[row(2, 600, 699)]);
     let expected = plain(&model, &ids);
     for slot in [1, 2] {
-        let logits = log_softmax(inference.logits(inference.advance(&mut cache, &[row(slot, 699, 700)])), 1);
+        let hidden = inference.advance(&mut cache, &[row(slot, 699, 700)]);
+        let logits = log_softmax(inference.logits(hidden), 1);
         close(&logits.try_into_vec_as::<f32>().unwrap(), &expected[699]);
     }
 }

@@ -54,7 +54,7 @@ impl Worker {
         context: usize,
         receiver: Receiver<Command>,
     ) -> Self {
-        let inference = Inference::new(model, context);
+        let inference = Inference::new(model, count, context);
         Self {
             cache: inference.cache(count, context),
             inference,
@@ -158,7 +158,7 @@ impl Worker {
             let _ = done.send(Err(GenerateError::Failed { reason }));
             return;
         }
-        let made = catch_unwind(AssertUnwindSafe(|| Inference::new(&model, self.context)));
+        let made = catch_unwind(AssertUnwindSafe(|| Inference::new(&model, self.count, self.context)));
         let result = match made {
             Ok(inference) => {
                 self.inference = inference;
@@ -314,7 +314,7 @@ impl Worker {
 }
 
 /// The text of a panic.
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text =
         panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("the device failed").to_string()

@@ -120,9 +120,14 @@ fn trained_hidden(model: &CausalLm, batch: &MicroBatch, device: &Device) -> Tens
     let ids = Tensor::<2, Int>::from_data(TensorData::new(batch.ids.clone(), shape), device);
     let hidden = model.hidden(ids);
     let width = hidden.dims()[2];
+    let hidden: Tensor<2> = hidden.reshape([batch.sequences * batch.width, width]);
     let flat: Vec<i32> = batch.rows.iter().map(|row| row.flat as i32).collect();
+    let all = flat.len() == batch.sequences * batch.width && flat.iter().zip(0..).all(|(at, n)| *at == n);
+    if all {
+        return hidden;
+    }
     let flat = Tensor::<1, Int>::from_data(TensorData::new(flat, [batch.rows.len()]), device);
-    hidden.reshape([batch.sequences * batch.width, width]).select(0, flat)
+    crate::model::pick_rows(hidden, flat)
 }
 
 fn targets(rows: &[Row], device: &Device) -> Tensor<1, Int> {

@@ -86,12 +86,12 @@ impl Learner {
         let device = base.device().inner();
         let model = if state.adapter {
             let (lora, tensors) = read_adapter(folder, base.config().num_hidden_layers)?;
-            base.load_lora(&tensors, lora)?
+            base.clone().load_lora(&tensors, lora)?
         } else {
             let tensors = read_safetensors(&folder.join(MODEL))?;
             CausalLm::from_tensors(base.config().clone(), &tensors, &device)?
         };
-        let model = model.train();
+        let model = model.computing_in(base.compute_type()).train();
         let stored = read_safetensors(&folder.join(OPTIMIZER))?;
         let moments = moments_from_host(&stored, &device).map_err(broken)?;
         let optimizer = AdamW::restore(config.adamw, state.steps, moments, &model)?;

@@ -8,6 +8,9 @@ use super::layer::load_norm;
 use super::norm::RmsNorm;
 use super::projection::{Part, Projection};
 use super::{ModelConfig, Rotation};
+use crate::kernel::causal_attention;
+#[cfg(feature = "cuda")]
+use crate::kernel::{Turn, attend, has_own_kernels};
 use crate::model::projection::host;
 use crate::weights::{NamedTensors, WeightsError};
 
@@ -29,6 +32,8 @@ pub(crate) struct Attention {
     key_value_heads: usize,
     query_group: usize,
     head_dim: usize,
+    /// Newest tokens that a token looks at.
+    window: usize,
 }
 
 /// Queries, keys and values of one batch of tokens, rotated to their positions.
@@ -45,6 +50,7 @@ impl Attention {
         config: &ModelConfig,
         tensors: &NamedTensors,
         prefix: &str,
+        layer: usize,
         device: &Device,
     ) -> Result<Self, WeightsError> {
         let query_width = config.num_attention_heads * config.head_dim;
@@ -68,14 +74,27 @@ impl Attention {
             key_value_heads: config.num_key_value_heads,
             query_group: config.query_group(),
             head_dim: config.head_dim,
+            window: config.window_of(layer),
         })
     }
 
     /// Attention of each token to itself and those before it.
-    pub fn forward(&self, x: Tensor<3>, rotation: &Rotation, causal: &Tensor<5>) -> Tensor<3> {
+    pub fn forward(&self, x: Tensor<3>, rotation: &Rotation, causal: Option<&Tensor<5>>) -> Tensor<3> {
+        #[cfg(feature = "cuda")]
+        if causal.is_none() && self.query_norm.is_none() && has_own_kernels(&x) {
+            let turn = Turn {
+                query_heads: self.key_value_heads * self.query_group,
+                key_heads: self.key_value_heads,
+                scale: self.scale,
+                window: self.window,
+            };
+            return self.output.forward(attend(self.qkv.forward(x), rotation.tables(), turn));
+        }
         let Qkv { queries, keys, values } = self.project(x, rotation);
-        let attended = self.attend(queries, keys.permute([0, 2, 3, 1]), values.swap_dims(1, 2), causal);
-        self.output.forward(attended)
+        self.output.forward(match causal {
+            None => self.attend_fused(queries, keys, values),
+            bias => self.attend(queries, keys.permute([0, 2, 3, 1]), values.swap_dims(1, 2), bias),
+        })
     }
 
     /// Projects `[batch, tokens, hidden]`.
@@ -107,13 +126,13 @@ impl Attention {
     ///
     /// Queries are `[batch, tokens, query heads, head_dim]`, keys `[batch, key heads, head_dim,
     /// positions]` and values `[batch, key heads, positions, head_dim]`; the bias is `[batch or 1, 1, 1, tokens, positions]`,
-    /// very negative where a token must not look. Returns `[batch, tokens, query heads · head_dim]`.
+    /// very negative where a token must not look; none if all may look at all. Returns `[batch, tokens, query heads · head_dim]`.
     pub fn attend(
         &self,
         queries: Tensor<4>,
         keys: Tensor<4>,
         values: Tensor<4>,
-        bias: &Tensor<5>,
+        bias: Option<&Tensor<5>>,
     ) -> Tensor<3> {
         let [batch, tokens, query_heads, width] = queries.dims();
         let positions = keys.dims()[3];
@@ -126,13 +145,38 @@ impl Attention {
         let dtype = rows.dtype();
         let scores = rows.matmul(keys).cast(DType::F32);
         let scores: Tensor<5> = scores.reshape([batch, heads, group, tokens, positions]);
-        let weights = softmax(scores + bias.clone(), 4).cast(dtype);
+        let scores = match bias {
+            Some(bias) => scores + bias.clone(),
+            None => scores,
+        };
+        let weights = softmax(scores, 4).cast(dtype);
         let weights: Tensor<4> = weights.reshape([batch, heads, group * tokens, positions]);
         weights
             .matmul(values)
             .reshape([batch, heads, group, tokens, width])
             .permute([0, 3, 1, 2, 4])
             .reshape([batch, tokens, query_heads * width])
+    }
+
+    /// The same for whole sequences, without a matrix of scores for each layer that waits for the backward pass.
+    pub fn attend_fused(&self, queries: Tensor<4>, keys: Tensor<4>, values: Tensor<4>) -> Tensor<3> {
+        let [batch, tokens, query_heads, width] = queries.dims();
+        let (heads, group) = (self.key_value_heads, self.query_group);
+        let rows: Tensor<4> = queries
+            .reshape([batch, tokens, heads, group, width])
+            .permute([0, 2, 3, 1, 4])
+            .reshape([batch, heads, group * tokens, width]);
+        let (keys, values) = (keys.swap_dims(1, 2), values.swap_dims(1, 2));
+        causal_attention(rows, keys, values, self.scale, self.window)
+            .reshape([batch, heads, group, tokens, width])
+            .permute([0, 3, 1, 2, 4])
+            .reshape([batch, tokens, query_heads * width])
+    }
+
+    /// The norms of queries and keys.
+    #[cfg(feature = "cuda")]
+    pub fn head_norms(&self) -> Option<[&RmsNorm; 2]> {
+        Some([self.query_norm.as_ref()?, self.key_norm.as_ref()?])
     }
 
     /// Adds the norms of the heads to `tensors` under their Hugging Face names.

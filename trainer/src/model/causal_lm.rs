@@ -2,7 +2,7 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::module::embedding;
-use burn::tensor::{DType, Device, Int, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -12,6 +12,9 @@ use super::lora::gaussian;
 use super::norm::RmsNorm;
 use super::projection::{host, parameter};
 use super::{LoraConfig, ModelConfig, RotaryTable};
+use crate::kernel::matmul_wide;
+#[cfg(feature = "cuda")]
+use crate::kernel::{has_own_kernels, rows};
 use crate::weights::{NamedTensors, WeightsError};
 
 pub(super) const EMBEDDING: &str = "model.embed_tokens.weight";
@@ -85,6 +88,11 @@ impl CausalLm {
         }
     }
 
+    /// The same weights under a configuration that they fit.
+    pub(super) fn with_config(self, config: ModelConfig) -> Self {
+        Self { config, ..self }
+    }
+
     /// The policy's shape.
     pub fn config(&self) -> &ModelConfig {
         &self.config
@@ -107,9 +115,8 @@ impl CausalLm {
     /// smaller than the vocabulary; a device does not check them.
     pub fn hidden(&self, ids: Tensor<2, Int>) -> Tensor<3> {
         let [_, tokens] = ids.dims();
-        let device = self.device();
-        let inputs = LayerInputs::causal(&self.config, tokens, &device);
         let mut x = self.embed(ids);
+        let inputs = LayerInputs::causal(&self.config, tokens, &x);
         for layer in &self.layers {
             x = layer.forward(x, &inputs);
         }
@@ -118,16 +125,26 @@ impl CausalLm {
 
     /// `[batch, tokens]` ids to `[batch, tokens, hidden]`.
     pub(crate) fn embed(&self, ids: Tensor<2, Int>) -> Tensor<3> {
-        let x = embedding(self.embedding.val(), ids);
+        let x = self.embedded(ids);
         match self.config.embedding_scale() {
             1.0 => x,
             scale => x.mul_scalar(scale),
         }
     }
 
+    fn embedded(&self, ids: Tensor<2, Int>) -> Tensor<3> {
+        let table = self.embedding.val();
+        #[cfg(feature = "cuda")]
+        if has_own_kernels(&table) {
+            let ([batch, tokens], width) = (ids.dims(), table.dims()[1]);
+            return rows(table, ids.reshape([batch * tokens])).reshape([batch, tokens, width]);
+        }
+        embedding(table, ids)
+    }
+
     /// The logits of hidden states: `[rows, hidden]` to `[rows, vocabulary]`, in f32.
     pub fn logits(&self, hidden: Tensor<2>) -> Tensor<2> {
-        self.capped(hidden.matmul(self.head()).cast(DType::F32))
+        self.capped(matmul_wide(hidden, self.head()))
     }
 
     /// Logits as the policy bounds them.
@@ -176,6 +193,15 @@ impl CausalLm {
         let device = self.device();
         (RotaryTable::new(&self.config, length, &device), RotaryTable::local(&self.config, length, &device))
     }
+}
+
+/// The rows of a matrix with the given numbers.
+pub(crate) fn pick_rows(matrix: Tensor<2>, numbers: Tensor<1, Int>) -> Tensor<2> {
+    #[cfg(feature = "cuda")]
+    if has_own_kernels(&matrix) {
+        return rows(matrix, numbers);
+    }
+    matrix.select(0, numbers)
 }
 
 #[cfg(test)]

@@ -222,6 +222,12 @@ impl ModelConfig {
         self.window.as_ref().is_some_and(|window| window.layers[layer])
     }
 
+    /// How many of the newest tokens a layer looks at.
+    pub(crate) fn window_of(&self, layer: usize) -> usize {
+        let window = self.window.as_ref().filter(|window| window.layers[layer]);
+        window.map_or(usize::MAX, |window| window.tokens)
+    }
+
     /// The experts of a layer.
     pub(crate) fn experts_of(&self, layer: usize) -> Option<&ExpertsConfig> {
         self.experts.as_ref().filter(|experts| experts.layers[layer])

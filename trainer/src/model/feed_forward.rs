@@ -7,6 +7,8 @@ use burn::tensor::{DType, Device, IndexingUpdateOp, Int, Tensor, TensorData};
 use super::ModelConfig;
 use super::config::ExpertsConfig;
 use super::projection::{Part, Projection, host, parameter};
+#[cfg(feature = "cuda")]
+use crate::kernel::{has_own_kernels, swiglu};
 use crate::weights::{NamedTensors, WeightsError};
 
 /// The second half of a layer.
@@ -105,8 +107,17 @@ impl Mlp {
         })
     }
 
+    #[cfg(feature = "cuda")]
+    pub fn is_gelu(&self) -> bool {
+        self.gelu
+    }
+
     fn forward(&self, x: Tensor<3>) -> Tensor<3> {
         let both = self.gate_up.forward(x);
+        #[cfg(feature = "cuda")]
+        if !self.gelu && has_own_kernels(&both) {
+            return self.down.forward(swiglu(both));
+        }
         let gate = both.clone().narrow(2, 0, self.width);
         let up = both.narrow(2, self.width, self.width);
         let open = if self.gelu { gelu_approximate(gate) } else { silu(gate) };

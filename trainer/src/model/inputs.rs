@@ -3,6 +3,7 @@
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
 use super::{ModelConfig, RotaryTable, Rotation};
+use crate::kernel::fuses_attention;
 
 /// What is added to a score that must not count. Finite, so that a row in which
 /// nothing counts gives numbers and not NaN.
@@ -10,19 +11,22 @@ pub(crate) const MASKED: f32 = -1e9;
 
 /// Rotation and bias of the attention scores, for layers of both kinds.
 pub(crate) struct LayerInputs {
-    pub rotation: Rotation,
+    rotation: Rotation,
     /// `[batch or 1, 1, 1, tokens, positions]`: 0 where a token may look, [`MASKED`] where it may not.
-    pub bias: Tensor<5>,
+    /// None where attention knows that by itself.
+    bias: Option<Tensor<5>>,
     /// The same for layers with a window, where there are some.
-    pub local: Option<(Rotation, Tensor<5>)>,
+    local: Option<(Rotation, Option<Tensor<5>>)>,
 }
 
 impl LayerInputs {
-    /// For sequences of `tokens` tokens from their beginning.
-    pub fn causal(config: &ModelConfig, tokens: usize, device: &Device) -> Self {
+    /// For sequences of `tokens` tokens from their beginning, embedded in `x`.
+    pub fn causal<const D: usize>(config: &ModelConfig, tokens: usize, x: &Tensor<D>) -> Self {
+        let device = &x.device();
         let rotation = RotaryTable::new(config, tokens, device).all();
         let local = RotaryTable::local(config, tokens, device).map(RotaryTable::all);
-        Self::new(config, rotation, local, |window| causal_bias(tokens, window, device))
+        let fused = fuses_attention(x, tokens);
+        Self::new(config, rotation, local, |window| (!fused).then(|| causal_bias(tokens, window, device)))
     }
 
     /// `local` is the rotation of layers with a window, where it differs; `bias` gives that of a window of so
@@ -31,7 +35,7 @@ impl LayerInputs {
         config: &ModelConfig,
         rotation: Rotation,
         local: Option<Rotation>,
-        bias: impl Fn(usize) -> Tensor<5>,
+        bias: impl Fn(usize) -> Option<Tensor<5>>,
     ) -> Self {
         let local = config
             .window
@@ -41,10 +45,10 @@ impl LayerInputs {
     }
 
     /// For a layer that looks at the newest tokens only, or for one that looks at all.
-    pub fn of(&self, slides: bool) -> (&Rotation, &Tensor<5>) {
+    pub fn of(&self, slides: bool) -> (&Rotation, Option<&Tensor<5>>) {
         match &self.local {
-            Some((rotation, bias)) if slides => (rotation, bias),
-            _ => (&self.rotation, &self.bias),
+            Some((rotation, bias)) if slides => (rotation, bias.as_ref()),
+            _ => (&self.rotation, self.bias.as_ref()),
         }
     }
 }

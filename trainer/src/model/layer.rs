@@ -26,6 +26,20 @@ pub(crate) struct DecoderLayer {
     pub slides: bool,
 }
 
+/// What a usual layer computes with.
+#[cfg(feature = "cuda")]
+pub(crate) struct PlainParts {
+    pub attention_norm: Tensor<1>,
+    pub qkv: Tensor<2>,
+    pub qkv_bias: Option<Tensor<1>>,
+    /// Of queries and keys.
+    pub head_norms: Option<[Tensor<1>; 2]>,
+    pub output: Tensor<2>,
+    pub mlp_norm: Tensor<1>,
+    pub gate_up: Tensor<2>,
+    pub down: Tensor<2>,
+}
+
 /// The names of a layer's norms.
 struct NormNames {
     attention: &'static str,
@@ -72,7 +86,7 @@ impl DecoderLayer {
         let names = NormNames::of(config.output_norms());
         Ok(Self {
             attention_norm: norm(names.attention)?,
-            attention: Attention::load(config, tensors, &prefix, device)?,
+            attention: Attention::load(config, tensors, &prefix, index, device)?,
             attention_output_norm: names.attention_output.map(norm).transpose()?,
             mlp_norm: norm(names.mlp)?,
             mlp: FeedForward::load(config, tensors, &prefix, index, device)?,
@@ -124,6 +138,34 @@ impl DecoderLayer {
             all.extend([&mlp.gate_up, &mlp.down]);
         }
         all
+    }
+
+    /// The layer's weights, if it is one of Llama's or Qwen's: one norm before each half, attention to everything,
+    /// a SiLU-gated network, no adapters.
+    #[cfg(feature = "cuda")]
+    pub fn plain_parts(&self) -> Option<PlainParts> {
+        let FeedForward::Dense(mlp) = &self.mlp else { return None };
+        let unusual = self.slides
+            || self.attention_output_norm.is_some()
+            || self.mlp_output_norm.is_some()
+            || mlp.is_gelu()
+            || self.attention.output.bias.is_some()
+            || mlp.gate_up.bias.is_some()
+            || mlp.down.bias.is_some()
+            || self.projections().iter().any(|projection| !projection.adapters.is_empty());
+        if unusual {
+            return None;
+        }
+        Some(PlainParts {
+            attention_norm: self.attention_norm.plain_weight()?,
+            qkv: self.attention.qkv.weight.val(),
+            qkv_bias: self.attention.qkv.bias.as_ref().map(|bias| bias.val()),
+            head_norms: self.attention.head_norms().map(|norms| norms.map(|norm| norm.weight.val())),
+            output: self.attention.output.weight.val(),
+            mlp_norm: self.mlp_norm.plain_weight()?,
+            gate_up: mlp.gate_up.weight.val(),
+            down: mlp.down.weight.val(),
+        })
     }
 
     /// Adds the layer's weights to `tensors` under their Hugging Face names.

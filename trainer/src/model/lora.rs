@@ -127,7 +127,7 @@ impl CausalLm {
 }
 
 /// A tensor of independent normal values with mean 0 (Box and Muller 1958).
-pub(super) fn gaussian(random: &mut StdRng, shape: &[usize], deviation: f64) -> HostTensor {
+pub(crate) fn gaussian(random: &mut StdRng, shape: &[usize], deviation: f64) -> HostTensor {
     let values = (0..shape.iter().product())
         .map(|_| {
             let radius = (-2.0 * (1.0 - random.random::<f64>()).ln()).sqrt();

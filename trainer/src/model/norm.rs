@@ -3,6 +3,9 @@
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Tensor};
 
+#[cfg(feature = "cuda")]
+use crate::kernel::{has_own_kernels, rms_norm};
+
 /// RMSNorm (Zhang and Sennrich 2019, arXiv:1910.07467): `x / √(mean(x²) + ε) · (offset + weight)`.
 #[derive(Module, Debug)]
 pub(crate) struct RmsNorm {
@@ -18,8 +21,18 @@ impl RmsNorm {
         Self { weight: Param::from_tensor(weight), epsilon, offset }
     }
 
+    /// The weight, if it is all that is multiplied with.
+    #[cfg(feature = "cuda")]
+    pub fn plain_weight(&self) -> Option<Tensor<1>> {
+        (self.offset == 0.0).then(|| self.weight.val())
+    }
+
     /// Normalises the last dimension; in f32 whatever the type of `x`, as `transformers` does.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        #[cfg(feature = "cuda")]
+        if self.offset == 0.0 && has_own_kernels(&x) {
+            return rms_norm(x, self.weight.val(), self.epsilon);
+        }
         let dtype = x.dtype();
         let x = x.cast(DType::F32);
         let mean_square = (x.clone() * x.clone()).mean_dim(D - 1);

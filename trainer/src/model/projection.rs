@@ -4,6 +4,7 @@ use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, TensorData};
 
 use super::LoraConfig;
+use crate::kernel::matmul;
 use crate::weights::{HostTensor, NamedTensors, WeightsError};
 
 /// A linear map that Hugging Face stores under a name of its own.
@@ -74,7 +75,7 @@ impl Projection {
         let width = shape[D - 1];
         let rows = shape[..D - 1].iter().product();
         let x: Tensor<2> = x.reshape([rows, width]);
-        let mut y = x.clone().matmul(self.weight.val());
+        let mut y = matmul(x.clone(), self.weight.val());
         if let Some(bias) = &self.bias {
             y = y + bias.val().unsqueeze();
         }
@@ -82,7 +83,7 @@ impl Projection {
             let terms: Vec<Tensor<2>> = self
                 .adapters
                 .iter()
-                .map(|adapter| x.clone().matmul(adapter.a.val()).matmul(adapter.b.val()))
+                .map(|adapter| matmul(matmul(x.clone(), adapter.a.val()), adapter.b.val()))
                 .collect();
             y = y + Tensor::cat(terms, 1).mul_scalar(self.scale);
         }
@@ -96,15 +97,17 @@ impl Projection {
         lora: &LoraConfig,
         mut factors: impl FnMut(&Part, usize) -> Result<(HostTensor, HostTensor), E>,
     ) -> Result<Self, E> {
-        let device = self.weight.val().device();
-        let input = self.weight.val().dims()[0];
+        let weight = self.weight.val();
+        let (device, dtype, input) = (weight.device(), weight.dtype(), weight.dims()[0]);
+        // In the type that the layer computes in; the optimizer keeps what is trained in f32.
+        let factor = |tensor| Param::from_tensor(parameter::<2>(tensor, &device).val().cast(dtype));
         self.scale = lora.scale();
         self.adapters = self
             .parts
             .iter()
             .map(|part| {
                 let (a, b) = factors(part, input)?;
-                Ok(Adapter { a: parameter(a, &device), b: parameter(b, &device) })
+                Ok(Adapter { a: factor(a), b: factor(b) })
             })
             .collect::<Result<_, E>>()?;
         Ok(self)

@@ -184,6 +184,12 @@ impl RotaryTable {
         Self { cos: tensor(cos), sin: tensor(sin) }
     }
 
+    /// Cosines and sines, `[positions, head_dim / 2]`.
+    #[cfg(feature = "cuda")]
+    pub fn tables(&self) -> [Tensor<2>; 2] {
+        [self.cos.clone(), self.sin.clone()]
+    }
+
     /// The rotation of tokens at positions `0..`, the same in every row of a batch.
     pub fn all(self) -> Rotation {
         let [length, half] = self.cos.dims();
@@ -200,6 +206,12 @@ impl RotaryTable {
 }
 
 impl Rotation {
+    /// Cosines and sines, `[batch or 1, tokens, 1, head_dim / 2]`.
+    #[cfg(feature = "cuda")]
+    pub fn tables(&self) -> [Tensor<4>; 2] {
+        [self.cos.clone(), self.sin.clone()]
+    }
+
     /// Rotates `[batch, tokens, heads, head_dim]`. Component `j` pairs with `j + head_dim / 2`,
     /// which is Hugging Face's order.
     pub fn apply(&self, x: Tensor<4>) -> Tensor<4> {

@@ -1,0 +1,332 @@
+//! How fast does the trainer train and sample, and how much memory does it use?
+//!
+//! ```sh
+//! cargo run --release -p tandem-trainer --features cuda --example bench -- [--device cuda:0] [--tiny] [WORK ...]
+//! ```
+//! Work: `train-135m`, `train-1.5b`, `lora-9b`, `decode-256`, `decode-1`, `loop-200`, `matmul`; all
+//! unless some are named. Prints a line of JSON each, like `trainer/reference/bench_pytorch.py`, which does
+//! the same work in PyTorch. `--tiny` runs the same code on shapes for a CPU. Weights are random.
+
+use std::error::Error;
+use std::process::Command;
+use std::sync::mpsc;
+use std::time::Instant;
+
+use burn::tensor::{DType, Device, Distribution, Tensor};
+use tandem_trainer::doctor::examine;
+use tandem_trainer::generate::{Generator, GeneratorConfig, SampleRequest, Sequence};
+use tandem_trainer::learner::{Learner, LearnerConfig, Sample};
+use tandem_trainer::model::{Biases, CausalLm, ComputeType, Family, LoraConfig, ModelConfig};
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+struct Bench {
+    device: Device,
+    compute: ComputeType,
+    tiny: bool,
+}
+
+const WORK: [&str; 8] =
+    ["train-135m", "train-1.5b", "lora-9b", "decode-256", "decode-1", "loop-200", "matmul", "doctor"];
+
+fn main() -> Outcome {
+    let mut arguments = std::env::args().skip(1);
+    let (mut device, mut tiny, mut work) = (usual_device(), false, Vec::new());
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--device" => device = parse(&arguments.next().ok_or("--device needs a value")?)?,
+            "--tiny" => tiny = true,
+            name if WORK.contains(&name) => work.push(name.to_string()),
+            other => return Err(format!("`{other}` is no work; {} are", WORK.join(", ")).into()),
+        }
+    }
+    if work.is_empty() {
+        work = WORK.map(String::from).to_vec();
+    }
+    let bench = Bench { compute: ComputeType::usual(&device), device, tiny };
+    for name in work {
+        match name.as_str() {
+            "train-135m" => bench.train(&name, smollm2(), [16, 1024], false)?,
+            "train-1.5b" => bench.train(&name, qwen_1b5(), [8, 2048], false)?,
+            "lora-9b" => bench.train(&name, dense_9b(), [2, 4096], true)?,
+            "decode-256" => bench.decode(&name, 256)?,
+            "decode-1" => bench.decode(&name, 1)?,
+            "loop-200" => bench.sample_and_update(&name, 200)?,
+            "doctor" => bench.examine(),
+            _ => bench.products(&name),
+        }
+        bench.device.memory_cleanup();
+    }
+    Ok(())
+}
+
+fn smollm2() -> ModelConfig {
+    ModelConfig {
+        rope_theta: 100_000.0,
+        max_position_embeddings: 8192,
+        ..ModelConfig::llama(576, 1536, 30, [9, 3], 49152)
+    }
+}
+
+fn qwen_1b5() -> ModelConfig {
+    let bias = Biases { qkv: true, ..Biases::default() };
+    let shape = ModelConfig::llama(1536, 8960, 28, [12, 2], 151_936);
+    ModelConfig { family: Family::Qwen2, bias, max_position_embeddings: 4096, ..shape }
+}
+
+fn dense_9b() -> ModelConfig {
+    let shape = ModelConfig::llama(4096, 14336, 36, [32, 8], 151_936);
+    ModelConfig { tie_word_embeddings: false, max_position_embeddings: 8192, ..shape }
+}
+
+impl Bench {
+    /// The shape, or one with the same proportions of heads for a CPU.
+    fn shape(&self, config: ModelConfig) -> ModelConfig {
+        if !self.tiny {
+            return config;
+        }
+        let heads = config.num_attention_heads / config.query_group();
+        ModelConfig {
+            hidden_size: 48,
+            intermediate_size: 96,
+            num_hidden_layers: 2,
+            num_attention_heads: config.query_group() * heads.min(2),
+            num_key_value_heads: heads.min(2),
+            head_dim: 16,
+            vocab_size: 500,
+            ..config
+        }
+    }
+
+    fn train(&self, name: &str, config: ModelConfig, [batch, length]: [usize; 2], lora: bool) -> Outcome {
+        let (batch, length) = if self.tiny { (2, 32) } else { (batch, length) };
+        let model = CausalLm::random_on_device(self.shape(config), self.compute, &self.device);
+        let model = match lora {
+            true => model.with_lora(LoraConfig { rank: 16, alpha: 32.0, first_layer: 0 }, 1),
+            false => model,
+        };
+        let vocabulary = model.config().vocab_size;
+        let settings = LearnerConfig {
+            learning_rate: 1e-5,
+            micro_batch_tokens: batch * length,
+            head_rows: 4096,
+            ..LearnerConfig::default()
+        };
+        let mut learner = Learner::new(model, settings)?;
+        let samples: Vec<Sample> = (0..batch)
+            .map(|row| {
+                // A token more than goes through the model: the last one is only predicted.
+                let ids = (0..=length).map(|at| ((at * 7919 + row * 104_729 + at * at) % vocabulary) as u32);
+                Sample::demonstration(ids.collect(), (0..=length).map(|at| at > 0).collect())
+            })
+            .collect();
+        let (warm, count) = if self.tiny { (1, 2) } else { (3, 8) };
+        let mut seconds = Vec::new();
+        for step in 0..warm + count {
+            let start = Instant::now();
+            let report = learner.supervised_step(&samples)?;
+            let took = start.elapsed().as_secs_f64();
+            if let Some(reason) = report.skipped {
+                return Err(format!("{name}: step {step} was skipped: {reason}").into());
+            }
+            eprintln!(
+                "{name}: step {step}: {took:.3} s, loss {:.4}, gradient {:.3}",
+                report.loss, report.grad_norm
+            );
+            if step >= warm {
+                seconds.push(took);
+            }
+        }
+        self.report(name, batch * length, seconds, &format!(r#""batch": {batch}, "length": {length}"#));
+        Ok(())
+    }
+
+    fn decode(&self, name: &str, sequences: usize) -> Outcome {
+        let (sequences, prompt, reply) =
+            if self.tiny { (sequences.min(3), 20, 6) } else { (sequences, 480, 64) };
+        let model = CausalLm::random_on_device(self.shape(smollm2()), self.compute, &self.device);
+        let vocabulary = model.config().vocab_size;
+        let generator = Generator::spawn(model, 0, GeneratorConfig { slots: sequences, context: 1024 });
+        let open = (0..sequences).map(|_| generator.open()).collect::<Result<Vec<_>, _>>()?;
+        let prefill = Instant::now();
+        replies(&open, vocabulary, prompt, 1)?;
+        eprintln!(
+            "{name}: {sequences} prompts of {prompt} tokens in {:.2} s",
+            prefill.elapsed().as_secs_f64()
+        );
+        replies(&open, vocabulary, 1, 8)?;
+        let mut seconds = Vec::new();
+        for _ in 0..3 {
+            let start = Instant::now();
+            replies(&open, vocabulary, 1, reply)?;
+            seconds.push(start.elapsed().as_secs_f64() / reply as f64);
+        }
+        self.report(name, sequences, seconds, &format!(r#""sequences": {sequences}, "prompt": {prompt}"#));
+        Ok(())
+    }
+
+    /// Samples replies, trains on them and publishes, many times; memory must not grow.
+    fn sample_and_update(&self, name: &str, steps: usize) -> Outcome {
+        let (steps, sequences, prompt, reply) = if self.tiny { (3, 2, 8, 4) } else { (steps, 64, 128, 32) };
+        let model = CausalLm::random_on_device(self.shape(smollm2()), self.compute, &self.device);
+        let vocabulary = model.config().vocab_size;
+        let settings = LearnerConfig {
+            learning_rate: 1e-6,
+            micro_batch_tokens: 16384,
+            pad_to_multiple_of: 32,
+            head_rows: 4096,
+            ..LearnerConfig::default()
+        };
+        let mut learner = Learner::new(model, settings)?;
+        let slots = GeneratorConfig { slots: sequences, context: 512 };
+        let generator = Generator::spawn(learner.model(), 0, slots);
+        let (mut seconds, mut memory) = (Vec::new(), Vec::new());
+        for step in 0..steps {
+            let start = Instant::now();
+            let open = (0..sequences).map(|_| generator.open()).collect::<Result<Vec<_>, _>>()?;
+            let samples = replies(&open, vocabulary, prompt, reply)?;
+            drop(open);
+            let report = learner.policy_step(&samples)?;
+            if let Some(reason) = report.skipped {
+                return Err(format!("{name}: step {step} was skipped: {reason}").into());
+            }
+            generator.publish(learner.model(), step as u64 + 1)?;
+            seconds.push(start.elapsed().as_secs_f64());
+            if step % 20 == 5 || step + 1 == steps {
+                memory.push(memory_mib(&self.device));
+                eprintln!(
+                    "{name}: step {step}: {:.3} s, memory {:?} MiB, {:?}",
+                    seconds[step],
+                    memory.last(),
+                    report.ratios
+                );
+            }
+        }
+        let slowest = seconds.iter().skip(5).copied().fold(0.0, f64::max);
+        let more = format!(r#""memory_mib": {memory:?}, "slowest_after_5_s": {slowest:.4}"#);
+        self.report(name, sequences * (prompt + reply), seconds, &more);
+        Ok(())
+    }
+
+    fn examine(&self) {
+        examine(&self.device, "cache", |check| {
+            let word = if check.passed() { "ok" } else { "off" };
+            println!("{word} {} {:?} {}", check.compute, check.error, check.name);
+        });
+    }
+
+    /// Burn's own product beside ours is part of `tandem doctor`; here only its speed.
+    fn products(&self, name: &str) {
+        let sizes = [[16384, 576, 960], [16384, 576, 3072], [16384, 1536, 576], [8192, 8192, 8192]];
+        for [m, k, n] in sizes.map(|size| if self.tiny { [16, 8, 12] } else { size }) {
+            let random = |shape: [usize; 2]| {
+                let options = (&self.device, DType::F32);
+                Tensor::<2>::random(shape, Distribution::Normal(0.0, 1.0), options).cast(DType::BF16)
+            };
+            let (left, right) = (random([m, k]), random([k, n]));
+            let run = || {
+                let start = Instant::now();
+                for _ in 0..10 {
+                    let _ = left.clone().matmul(right.clone());
+                }
+                let _ = self.device.sync();
+                start.elapsed().as_secs_f64() / 10.0
+            };
+            run();
+            let mut seconds = [run(), run(), run()];
+            seconds.sort_by(f64::total_cmp);
+            let rate = 2.0 * (m * k * n) as f64 / seconds[1] / 1e12;
+            println!(
+                r#"{{"work": "{name}", "by": "burn", "size": [{m}, {k}, {n}], "median_s": {:.6}, "tflops": {rate:.1}}}"#,
+                seconds[1]
+            );
+        }
+    }
+
+    fn report(&self, name: &str, tokens: usize, mut seconds: Vec<f64>, more: &str) {
+        seconds.sort_by(f64::total_cmp);
+        let median = seconds[seconds.len() / 2];
+        let memory =
+            memory_mib(&self.device).map_or("null".into(), |mib| format!("{:.2}", mib as f64 / 1024.0));
+        println!(
+            r#"{{"work": "{name}", "by": "tandem", "compute": "{}", "tokens_per_s": {:.0}, "median_s": {median:.5}, "fastest_s": {:.5}, "runs": {}, "held_gib": {memory}, {more}}}"#,
+            self.compute,
+            tokens as f64 / median,
+            seconds[0],
+            seconds.len(),
+        );
+    }
+}
+
+/// A reply of each sequence, as a sample to learn from. The prompt is what it reads before.
+fn replies(
+    open: &[Sequence],
+    vocabulary: usize,
+    prompt: usize,
+    reply: usize,
+) -> Result<Vec<Sample>, Box<dyn Error>> {
+    let (sender, receiver) = mpsc::channel();
+    for (index, sequence) in open.iter().enumerate() {
+        let append: Vec<u32> =
+            (0..prompt).map(|at| ((at * 7919 + index * 104_729) % vocabulary) as u32).collect();
+        let request = SampleRequest {
+            append: append.clone(),
+            max_tokens: reply,
+            temperature: 1.0,
+            seed: index as u64,
+            ..SampleRequest::default()
+        };
+        let sender = sender.clone();
+        sequence.sample(
+            request,
+            Box::new(move |result| {
+                let _ = sender.send((index, append, result));
+            }),
+        );
+    }
+    drop(sender);
+    let mut samples = Vec::new();
+    for (index, mut ids, result) in receiver {
+        let sampled = result?;
+        let mut logprobs = vec![0.0; ids.len()];
+        logprobs.extend_from_slice(&sampled.logprobs);
+        let mut mask = vec![false; ids.len()];
+        mask.resize(ids.len() + sampled.ids.len(), true);
+        ids.extend_from_slice(&sampled.ids);
+        let advantage = if index % 2 == 0 { 0.5 } else { -0.5 };
+        samples.push(Sample::new(ids, mask, logprobs, advantage));
+    }
+    Ok(samples)
+}
+
+/// What the driver says that is in use; the allocator keeps what it had, so at the end this is the peak.
+fn memory_mib(device: &Device) -> Option<u64> {
+    if *device == Device::flex() {
+        return None;
+    }
+    let out = Command::new("nvidia-smi")
+        .args(["--query-gpu=memory.used", "--format=csv,noheader,nounits"])
+        .output();
+    String::from_utf8(out.ok()?.stdout).ok()?.lines().next()?.trim().parse().ok()
+}
+
+#[cfg(feature = "cuda")]
+fn usual_device() -> Device {
+    Device::cuda(0)
+}
+
+#[cfg(not(feature = "cuda"))]
+fn usual_device() -> Device {
+    Device::flex()
+}
+
+fn parse(text: &str) -> Result<Device, Box<dyn Error>> {
+    #[cfg(feature = "cuda")]
+    if let Some(index) = text.strip_prefix("cuda:") {
+        return Ok(Device::cuda(index.parse::<usize>()?));
+    }
+    match text {
+        "cpu" => Ok(Device::flex()),
+        other => Err(format!("`{other}` is no device of this build").into()),
+    }
+}
