@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use async_trait::async_trait;
-use tandem_host::forge::{Forge, ForgeError, Language, Source};
+use tandem_host::forge::{Forge, ForgeError, Language, Provenance, Source};
 use tandem_host::harness::{Generation, HarnessManifest, PluginEntry};
 use tandem_host::plugin::{AdmissionOptions, Engine};
-use tandem_host::store::{BlobStore, Digest};
+use tandem_host::store::{BlobStore, Digest, write_whole};
 
 use crate::evolve::Proposal;
 use crate::evolve::teacher::Judge;
@@ -69,6 +69,10 @@ impl Builder {
             }
         };
         let plugin = self.blobs.put(&built.component)?;
+        // For the pair, which says what made a component.
+        let beside = Provenance::path_beside(&self.blobs.path(&plugin));
+        write_whole(&beside, &serde_json::to_vec(&built.provenance)?)
+            .with_context(|| format!("{} cannot be written", beside.display()))?;
         let mut manifest = incumbent.clone();
         let entry = PluginEntry {
             name: parts.name.to_owned(),

@@ -17,6 +17,7 @@ mod teach;
 pub use candidates::{Bench, Builder};
 pub use config::CampaignConfig;
 pub use exchanges::ExchangeRow;
+pub use local_policy::LocalPolicy;
 pub use record::{Arm, EpisodeRow, Publication, RunRecord};
 pub use replays::{KEPT, Machine, Replays};
 pub use reports::{CandidateReport, TeacherReport, UpdateReport};

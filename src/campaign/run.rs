@@ -27,6 +27,7 @@ use super::reports::{CandidateReport, ProposalRow, UpdateReport};
 use super::runtime::PolicyRuntime;
 use super::teach::{NewIdeas, Round};
 use crate::evolve::{ArmCounts, Catalog, Diagnosis, GateReport, PairedTask, PairedTest, Proposal, diagnose};
+use crate::pair::{Existing, PolicyForm, pack};
 use crate::view::{EventLog, Progress};
 
 /// A run of a campaign.
@@ -573,15 +574,10 @@ impl Campaign {
 
     fn write_pair(&self) -> Result<()> {
         self.check_cancelled()?;
-        let digest = newest_harness(&self.record)?;
-        let policy = self.run.join(".pair-policy");
-        if policy.exists() {
-            // Left by a start that was killed here.
-            std::fs::remove_dir_all(&policy)?;
-        }
-        self.runtime.export(&policy, &digest)?;
-        crate::pair::write(&self.run.join("pair"), &policy, &digest, &self.record)?;
-        self.progress.say(&format!("pair written to {}", self.run.join("pair").display()));
+        let out = self.run.join("pair");
+        let (form, existing) = (PolicyForm::Full, Existing::Replace);
+        tokio::task::block_in_place(|| pack(&self.record, &self.config, form, &out, existing))?;
+        self.progress.say(&format!("pair written to {}", out.display()));
         Ok(())
     }
 }

@@ -7,14 +7,11 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use tandem_host::agent::{EpisodeRecord, Exit, Outcome};
 use tandem_host::policy::Policy;
-use tandem_host::store::Digest;
-use tandem_trainer::checkpoint::{CheckpointInfo, load_policy_as, save_policy};
+use tandem_trainer::checkpoint::load_policy_as;
 use tandem_trainer::generate::{Generator, GeneratorConfig};
 use tandem_trainer::learner::{Learner, LearnerConfig, MOST_SKIPS, Sample, StepReport};
 use tandem_trainer::model::{CausalLm, LoraConfig};
 use tandem_trainer::objective::{AdvantageKind, group_advantages};
-use tandem_trainer::tokenizer::Tokenizer;
-use tandem_trainer::weights::StoredType;
 
 use super::config::{CampaignConfig, UpdateConfig};
 use super::local_policy::LocalPolicy;
@@ -27,9 +24,7 @@ pub struct PolicyRuntime {
     learner: Learner,
     generator: Generator,
     policy: Arc<LocalPolicy>,
-    tokenizer: Arc<Tokenizer>,
     checkpoints: PathBuf,
-    base: String,
     /// The version that the learner holds.
     version: u64,
 }
@@ -69,21 +64,12 @@ impl PolicyRuntime {
         let policy = Arc::new(LocalPolicy::new(
             config.policy.base.clone(),
             generator.clone(),
-            tokenizer.clone(),
+            tokenizer,
             Arc::new(loaded.chat),
             version,
             config.policy.slots,
         ));
-        Ok(Self {
-            start,
-            learner,
-            generator,
-            policy,
-            tokenizer,
-            checkpoints: checkpoints.to_owned(),
-            base: config.policy.base.clone(),
-            version,
-        })
+        Ok(Self { start, learner, generator, policy, checkpoints: checkpoints.to_owned(), version })
     }
 
     /// The policy that episodes talk to.
@@ -219,18 +205,6 @@ impl PolicyRuntime {
         self.learner = load(&self.start, self.learner.config().clone(), &folder)?;
         self.version = version;
         self.serve(version)
-    }
-
-    /// Writes the policy in Hugging Face layout into the new folder `folder`, LoRA factors merged in.
-    pub fn export(&self, folder: &Path, harness: &Digest) -> Result<()> {
-        let info = CheckpointInfo {
-            policy_version: self.version,
-            harness_digest: Some(harness.to_string()),
-            parent: None,
-            base: self.base.clone(),
-        };
-        save_policy(folder, &self.learner.model(), &self.tokenizer, StoredType::BF16, &info)?;
-        Ok(())
     }
 }
 

@@ -11,7 +11,9 @@ use tandem_host::rollout::{Cancel, EpisodeSpec, RolloutConfig, run_many};
 use tandem_host::store::BlobStore;
 use tandem_host::task::Task;
 
+use super::pair::{HalvesArguments, warn};
 use super::{Exit, export, setup};
+use crate::pair::Pair;
 
 #[derive(clap::Args)]
 pub struct EpisodeArguments {
@@ -51,19 +53,22 @@ pub struct EpisodeArguments {
     /// Folder of blobs in which the manifest's plugins lie.
     #[arg(long, requires = "harness")]
     blobs: Option<PathBuf>,
-    /// Take the harness of this pair.
+    /// Take the harness of this pair, and its policy if neither `--endpoint` nor `--script` is given.
     #[arg(long)]
     pair: Option<PathBuf>,
+    #[command(flatten)]
+    halves: HalvesArguments,
     /// Take the current harness of this harness home.
     #[arg(long, conflicts_with_all = ["harness", "pair"])]
     home: Option<PathBuf>,
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    #[arg(long, default_value_t = 1.0)]
-    temperature: f32,
-    /// Most tokens of one reply.
-    #[arg(long, default_value_t = 1024)]
-    max_tokens: usize,
+    /// 1 if absent, or that of the pair.
+    #[arg(long)]
+    temperature: Option<f32>,
+    /// Most tokens of one reply; 1024 if absent, or those of the pair.
+    #[arg(long)]
+    max_tokens: Option<usize>,
     /// The whole record as JSON instead of a summary.
     #[arg(long)]
     json: bool,
@@ -71,6 +76,7 @@ pub struct EpisodeArguments {
 
 pub async fn run(arguments: EpisodeArguments) -> Result<Exit> {
     let task = Arc::new(Task::load(&arguments.task)?);
+    let pair = arguments.pair.as_ref().map(|pair| arguments.halves.open(pair)).transpose()?;
     let policy: Arc<dyn Policy> = match (&arguments.script, &arguments.endpoint) {
         (Some(script), _) => {
             let replies = ScriptedPolicy::read_replies(script)?;
@@ -81,15 +87,29 @@ pub async fn run(arguments: EpisodeArguments) -> Result<Exit> {
                 _ => Arc::new(policy),
             }
         }
-        (None, Some(endpoint)) => Arc::new(HttpPolicy::new(HttpConfig {
-            url: endpoint.clone(),
-            model: arguments.model.clone(),
-            key_env: arguments.key_env.clone(),
-            price: arguments.price,
-            context: arguments.context,
-            ..HttpConfig::default()
-        })?),
-        (None, None) => bail!("no policy was named\nhelp: give `--endpoint URL` or `--script FILE`"),
+        (None, Some(endpoint)) => {
+            pair.iter().for_each(|pair| super::run::tell_endpoint(endpoint, pair));
+            Arc::new(HttpPolicy::new(HttpConfig {
+                url: endpoint.clone(),
+                model: arguments.model.clone(),
+                key_env: arguments.key_env.clone(),
+                price: arguments.price,
+                context: arguments.context,
+                ..HttpConfig::default()
+            })?)
+        }
+        (None, None) => match &pair {
+            Some(pair) => {
+                let chosen = arguments.halves.chosen();
+                let (policy, mismatches) =
+                    tokio::task::block_in_place(|| crate::pair::policy(pair, &chosen))?;
+                warn(&mismatches);
+                policy
+            }
+            None => {
+                bail!("no policy was named\nhelp: give `--endpoint URL`, `--script FILE` or `--pair PAIR`")
+            }
+        },
     };
     let recorded =
         arguments.from.as_ref().map(|from| recorded(from, arguments.episode.clone())).transpose()?;
@@ -99,16 +119,20 @@ pub async fn run(arguments: EpisodeArguments) -> Result<Exit> {
     };
     // Blobs of a pair live as long as this folder.
     let scratch = tempfile::tempdir()?;
-    let generation = generation(&arguments, scratch.path()).await?;
+    let generation = generation(&arguments, pair.as_ref(), scratch.path()).await?;
+    let told = pair.map_or_else(
+        || Sampling { max_tokens: 1024, ..Sampling::default() },
+        |pair| pair.manifest.policy.sampling,
+    );
     let spec = EpisodeSpec {
         id: task.name().to_owned(),
         group: task.name().to_owned(),
         task: task.clone(),
         seed: recorded.as_ref().map_or(arguments.seed, |record| record.seed),
         sampling: Sampling {
-            temperature: arguments.temperature,
-            max_tokens: arguments.max_tokens,
-            ..Sampling::default()
+            temperature: arguments.temperature.unwrap_or(told.temperature),
+            max_tokens: arguments.max_tokens.unwrap_or(told.max_tokens),
+            ..told
         },
         skill: recorded.as_ref().and_then(skill_of),
     };
@@ -163,15 +187,19 @@ fn parse_price(text: &str) -> Result<Price, String> {
     price.is_an_amount().then_some(price).ok_or_else(|| "a price is a number from 0 on".into())
 }
 
-async fn generation(arguments: &EpisodeArguments, scratch: &Path) -> Result<Arc<Generation>> {
-    let (manifest, blobs) = match (&arguments.home, &arguments.pair, &arguments.harness) {
+async fn generation(
+    arguments: &EpisodeArguments,
+    pair: Option<&Pair>,
+    scratch: &Path,
+) -> Result<Arc<Generation>> {
+    let (manifest, blobs) = match (&arguments.home, pair, &arguments.harness) {
         (Some(home), ..) => {
             let home = HarnessHome::open(home)?;
             (home.manifest(&home.resolve("current")?)?, home.blobs().clone())
         }
         (None, Some(pair), _) => {
             let blobs = BlobStore::open(scratch)?;
-            (crate::pair::harness(pair, &blobs)?, blobs)
+            (pair.harness_in(&blobs)?, blobs)
         }
         (None, None, Some(path)) => {
             let blobs = arguments.blobs.clone().unwrap_or_else(|| scratch.to_owned());
@@ -227,13 +255,20 @@ fn summary(record: &EpisodeRecord) -> String {
         let prompt = record.spent.prompt_tokens;
         text.push_str(&format!("it cost {used}: {prompt} tokens of prompts, {tokens} of replies\n"));
     }
+    if let Some(why) = why(record) {
+        text.push_str(&format!("because: {why}\n"));
+    }
+    text
+}
+
+/// Why an episode ended otherwise than by a hand-in, in a sentence.
+pub(super) fn why(record: &EpisodeRecord) -> Option<String> {
     match &record.exit {
         Ended::Limit { limit, salvaged } => {
             let kept = if *salvaged { "; a hook handed in the work tree" } else { "" };
-            text.push_str(&format!("because: {}{kept}\n", record.spent.told(*limit)));
+            Some(format!("{}{kept}", record.spent.told(*limit)))
         }
-        Ended::Failed { reason, .. } => text.push_str(&format!("because: {reason}\n")),
-        Ended::Submitted | Ended::Stopped { .. } => {}
+        Ended::Failed { reason, .. } => Some(reason.clone()),
+        Ended::Submitted | Ended::Stopped { .. } => None,
     }
-    text
 }

@@ -11,6 +11,7 @@ mod model;
 mod pair;
 mod plugin;
 mod replay;
+mod run;
 mod setup;
 mod sft;
 mod tasks;
@@ -99,9 +100,11 @@ enum Command {
         output: std::path::PathBuf,
         functions: Option<std::path::PathBuf>,
     },
-    /// Verify a pair.
+    /// Pack, verify, show, compare, take apart and export pairs.
     #[command(subcommand)]
     Pair(pair::PairCommand),
+    /// Let the agent of a pair work on a repository; a patch comes out.
+    Run(run::RunArguments),
 }
 
 #[derive(clap::Args)]
@@ -169,7 +172,8 @@ async fn dispatch(command: Command) -> Result<Exit> {
                 }
             }
         }
-        Command::Pair(command) => pair::run(command),
+        Command::Pair(command) => pair::run(command).await,
+        Command::Run(arguments) => run::run(arguments).await,
     }
 }
 

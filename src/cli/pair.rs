@@ -1,34 +1,282 @@
-//! `tandem pair`: is a pair whole?
+//! `tandem pair`: pack a run, and check, show, compare, take apart and export pairs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Subcommand;
+use tandem_host::harness::{Generation, HarnessDiff, HarnessManifest, PluginFacts, Side};
+use tandem_host::store::{BlobStore, Digest};
 
-use super::{Exit, error};
+use super::{Exit, error, setup};
+use crate::campaign::{CampaignConfig, KEPT};
+use crate::pair::{
+    Chosen, Contents, Existing, Halves, Mismatch, Pair, PairDiff, PairError, PolicyForm, Verified,
+};
 
 #[derive(Subcommand)]
 pub enum PairCommand {
-    /// Check every digest of a pair.
+    /// Pack the newest policy and harness of a finished or stopped run.
+    Pack {
+        /// The run folder.
+        run: PathBuf,
+        /// The new folder.
+        #[arg(short, long, value_name = "DIR")]
+        out: PathBuf,
+        /// Ship the trained adapter alone; who uses the pair needs the base policy.
+        #[arg(long)]
+        adapter_only: bool,
+        /// `pair.json` instead of a sentence.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check every digest of a pair, and that its halves belong together.
     Verify {
         /// The pair's folder.
         pair: PathBuf,
+        /// The digest that the pair should have.
+        #[arg(long)]
+        digest: Option<Digest>,
+        /// The public key that must have signed it, as PEM.
+        #[arg(long, value_name = "FILE")]
+        key: Option<PathBuf>,
+        /// `pair.json` instead of text.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show on one page what is in a pair, who wrote it, and what it solved.
+    Inspect {
+        /// The pair's folder.
+        pair: PathBuf,
+        /// JSON instead of text.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show how a pair differs from another: what it newly asks for comes first.
+    Diff {
+        from: PathBuf,
+        to: PathBuf,
+        /// JSON instead of text.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write the halves as folders: a harness home and a policy.
+    Unpack {
+        /// The pair's folder.
+        pair: PathBuf,
+        /// The new folder.
+        #[arg(short, long, value_name = "DIR")]
+        out: PathBuf,
+    },
+    /// Sign a pair with a private key: `pair.json.sig`, as `cosign verify-blob` checks it.
+    Sign {
+        /// The pair's folder.
+        pair: PathBuf,
+        /// The private key: PKCS #8 in PEM, on the curve P-256.
+        #[arg(long, value_name = "FILE")]
+        key: PathBuf,
+    },
+    /// Make a key to sign with: `NAME.pem`, to be kept, and `NAME.pub`, to be given away.
+    NewKey { name: PathBuf },
+    /// Write a pair in the layout of another program.
+    Export {
+        /// The pair's folder.
+        pair: PathBuf,
+        /// A folder that `transformers` loads, with the harness beside the weights.
+        #[arg(long, required = true)]
+        hf: bool,
+        /// The new folder.
+        #[arg(short, long, value_name = "DIR")]
+        out: PathBuf,
+        /// Where the base of an adapter lies, if it is not found by its name.
+        #[arg(long, value_name = "MODEL")]
+        base: Option<String>,
     },
 }
 
-pub fn run(command: PairCommand) -> Result<Exit> {
-    let PairCommand::Verify { pair } = command;
-    match crate::pair::verify(&pair) {
-        Ok(manifest) => {
-            println!("pair is whole: harness {}, {} files", manifest.harness, manifest.files.len());
-            for plugin in &manifest.plugins {
-                println!("  {}  {}", plugin.name, plugin.component);
-            }
-            Ok(Exit::Done)
+/// Which policy stands beside the harness of a pair.
+#[derive(clap::Args)]
+pub struct HalvesArguments {
+    /// Another policy than the pair's own: a folder or a GGUF file.
+    #[arg(long, value_name = "FOLDER", requires = "pair")]
+    pub policy: Option<PathBuf>,
+    /// Where the base of an adapter lies, if it is not found by its name.
+    #[arg(long, value_name = "MODEL", requires = "pair")]
+    pub base: Option<String>,
+    /// Use halves that were not evaluated together. A policy can lose up to 7.7 points without its harness.
+    #[arg(long, requires = "pair")]
+    pub allow_mismatch: bool,
+    /// Where the pair's policy computes: `cpu`, or `cuda:N` in a program built for it.
+    #[arg(long, default_value = "cpu", requires = "pair")]
+    pub device: String,
+}
+
+impl HalvesArguments {
+    pub fn halves(&self) -> Halves {
+        if self.allow_mismatch { Halves::MayDiffer } else { Halves::MustMatch }
+    }
+
+    /// Opens the pair, and tells what of it does not match.
+    pub fn open(&self, pair: &Path) -> Result<Pair> {
+        let pair = crate::pair::open(pair, self.halves())?;
+        warn(&pair.mismatches);
+        Ok(pair)
+    }
+
+    pub fn chosen(&self) -> Chosen {
+        Chosen {
+            policy: self.policy.clone(),
+            base: self.base.clone(),
+            device: self.device.clone(),
+            halves: self.halves(),
         }
-        Err(failure) => {
+    }
+}
+
+/// Says what does not match, and what that costs.
+pub fn warn(mismatches: &[Mismatch]) {
+    for mismatch in mismatches {
+        eprintln!("warning: {mismatch}");
+    }
+    if !mismatches.is_empty() {
+        eprintln!("warning: {}", crate::pair::COST);
+    }
+}
+
+pub async fn run(command: PairCommand) -> Result<Exit> {
+    match answer(command).await {
+        Err(failure) if failure.downcast_ref::<PairError>().is_some_and(PairError::is_refusal) => {
             eprintln!("{}", error::render(&failure));
             Ok(Exit::No)
         }
+        answer => answer,
     }
+}
+
+async fn answer(command: PairCommand) -> Result<Exit> {
+    match command {
+        PairCommand::Pack { run, out, adapter_only, json } => {
+            let form = if adapter_only { PolicyForm::Adapter } else { PolicyForm::Full };
+            pack(&run, &out, form, json)?;
+        }
+        PairCommand::Verify { pair: folder, digest, key, json } => {
+            match verified(&folder, digest, key.as_deref())? {
+                Verified::Pair(pair) if json => println!("{}", serde_json::to_string_pretty(&pair.manifest)?),
+                Verified::Pair(pair) => {
+                    let manifest = &pair.manifest;
+                    println!("pair is whole: {}, {} files", manifest.digest, manifest.files.len());
+                    println!("  policy   {}", manifest.policy.digest);
+                    println!("  harness  {}", manifest.harness);
+                    for plugin in &manifest.plugins {
+                        println!("  {}  {}", plugin.name, plugin.component);
+                    }
+                    match &key {
+                        Some(key) => println!("  signed by the key {}", key.display()),
+                        None if crate::pair::is_signed(&folder) => {
+                            println!("  signed; `--key FILE` checks by whom");
+                        }
+                        None => {}
+                    }
+                }
+                Verified::Layout1(old) => {
+                    println!("pair is whole: harness {}, {} files, layout 1", old.harness, old.files.len());
+                    for plugin in &old.plugins {
+                        println!("  {}  {}", plugin.name, plugin.component);
+                    }
+                    println!(
+                        "help: to use it, pack it again with `tandem pair pack RUN -o DIR` from its run"
+                    );
+                }
+            }
+        }
+        PairCommand::Inspect { pair, json } => {
+            let contents = Contents::of(&crate::pair::open(&pair, Halves::MustMatch)?);
+            match json {
+                true => println!("{}", serde_json::to_string_pretty(&contents)?),
+                false => print!("{contents}"),
+            }
+        }
+        PairCommand::Diff { from, to, json } => {
+            let from = crate::pair::open(&from, Halves::MustMatch)?;
+            let to = crate::pair::open(&to, Halves::MustMatch)?;
+            let diff = PairDiff::of(&from.manifest, &to.manifest, harness_diff(&from, &to).await?);
+            match json {
+                true => println!("{}", serde_json::to_string_pretty(&diff)?),
+                false => print!("{diff}"),
+            }
+        }
+        PairCommand::Unpack { pair, out } => {
+            let pair = crate::pair::open(&pair, Halves::MustMatch)?;
+            crate::pair::unpack(&pair, &out)?;
+            println!("{}: a harness home in `harness`, the policy in `policy`", out.display());
+        }
+        PairCommand::Sign { pair, key } => {
+            let pair = crate::pair::open(&pair, Halves::MustMatch)?;
+            crate::pair::sign(&pair, &key)?;
+            println!("{} is signed", pair.manifest.digest);
+        }
+        PairCommand::NewKey { name } => {
+            let file = |ending: &str| PathBuf::from(format!("{}.{ending}", name.display()));
+            let (private, public) = (file("pem"), file("pub"));
+            crate::pair::new_key(&private, &public)?;
+            println!("{} signs and is not to be given away; {} checks", private.display(), public.display());
+        }
+        PairCommand::Export { pair, hf: _, out, base } => {
+            let pair = crate::pair::open(&pair, Halves::MustMatch)?;
+            let chosen = Chosen { policy: None, base, device: "cpu".into(), halves: Halves::MustMatch };
+            crate::pair::export(&pair, &chosen, &out)?;
+            println!("{}: a model folder, with the harness in `tandem`", out.display());
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// A signature is checked first: what nobody vouches for is not looked into further.
+fn verified(folder: &Path, digest: Option<Digest>, key: Option<&Path>) -> Result<Verified, PairError> {
+    if let Some(key) = key {
+        crate::pair::check_signature(folder, key)?;
+    }
+    crate::pair::verify(folder, digest.as_ref())
+}
+
+fn pack(run: &Path, out: &Path, form: PolicyForm, json: bool) -> Result<()> {
+    let record = setup::existing_record(run)?;
+    let kept = run.join(KEPT);
+    let text = std::fs::read_to_string(&kept).with_context(|| {
+        format!("{} cannot be read\nhelp: the run was not begun; `tandem train` begins it", kept.display())
+    })?;
+    let config: CampaignConfig = serde_json::from_str(&text).with_context(|| {
+        format!(
+            "{} is no campaign of this version\nhelp: pack the run with the program version that made it",
+            kept.display()
+        )
+    })?;
+    let manifest = crate::pair::pack(&record, &config, form, out, Existing::Refuse)?;
+    match json {
+        true => println!("{}", serde_json::to_string_pretty(&manifest)?),
+        false => println!("pair {} written to {}", manifest.digest, out.display()),
+    }
+    Ok(())
+}
+
+/// How the harnesses differ, looked into as far as their plugins can still be admitted.
+async fn harness_diff(from: &Pair, to: &Pair) -> Result<HarnessDiff> {
+    let scratch = tempfile::tempdir().context("a scratch folder cannot be made")?;
+    let blobs = BlobStore::open(scratch.path())?;
+    let (old, new) = (from.harness_in(&blobs)?, to.harness_in(&blobs)?);
+    let before = facts(&old, &blobs).await;
+    let after = facts(&new, &blobs).await;
+    let side = |facts| match facts {
+        &Ok(ref facts) => Ok(Vec::as_slice(facts)),
+        &Err(ref reason) => Err(String::as_str(reason)),
+    };
+    let before = Side { manifest: &old, facts: side(&before) };
+    let after = Side { manifest: &new, facts: side(&after) };
+    Ok(HarnessDiff::of(before, after))
+}
+
+async fn facts(manifest: &HarnessManifest, blobs: &BlobStore) -> Result<Vec<PluginFacts>, String> {
+    let parts = setup::engine().and_then(|engine| Ok((engine, setup::admission()?)));
+    let (engine, admission) = parts.map_err(|error| error.to_string())?;
+    let built = Generation::build_with(&engine, manifest.clone(), blobs, &admission).await;
+    built.map(|generation| generation.facts()).map_err(|error| error.to_string())
 }

@@ -4,8 +4,10 @@ mod progress;
 mod report;
 mod stats;
 mod tensorboard;
+mod watched;
 
 pub use progress::Progress;
 pub use report::report;
 pub use stats::{Snapshot, Stats};
 pub use tensorboard::EventLog;
+pub use watched::Watched;

@@ -65,6 +65,20 @@ impl Progress {
         bar.bar.enable_steady_tick(std::time::Duration::from_millis(200));
         bar
     }
+
+    /// A sign of life for one short wait, which leaves nothing.
+    pub fn sign_of_life(&self, label: &str) -> SignOfLife {
+        SignOfLife(self.spin(label).bar)
+    }
+}
+
+/// A sign of life that goes without a line when it is dropped.
+pub struct SignOfLife(ProgressBar);
+
+impl Drop for SignOfLife {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
 }
 
 /// Progress of one part.
