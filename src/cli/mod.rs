@@ -4,6 +4,7 @@ mod demos;
 mod episode;
 mod error;
 mod export;
+mod gate;
 mod gc;
 mod harness;
 mod model;
@@ -70,6 +71,9 @@ enum Command {
     /// Change, compare, publish and roll back harnesses.
     #[command(subcommand)]
     Harness(harness::HarnessCommand),
+    /// Explain, list and simulate the gates that candidates go through.
+    #[command(subcommand)]
+    Gate(gate::GateCommand),
     /// Try out the teachers of a campaign.
     #[command(subcommand)]
     Teacher(teacher::TeacherCommand),
@@ -146,6 +150,7 @@ async fn dispatch(command: Command) -> Result<Exit> {
         Command::Tasks(command) => tasks::run(command).await,
         Command::Model(command) => model::run(command),
         Command::Harness(command) => harness::run(command).await,
+        Command::Gate(command) => gate::run(command),
         Command::Teacher(command) => teacher::run(command).await,
         Command::Episode(arguments) => episode::run(arguments).await,
         Command::Replay(arguments) => replay::run(arguments).await,

@@ -12,6 +12,9 @@ pub mod teacher;
 mod testkit;
 
 pub use catalog::Catalog;
-pub use gate::{ArmCounts, GateConfig, GateReport, PairedTask, PairedTest, Verdict};
+pub use gate::{
+    ArmCounts, Characteristics, Explanation, GateConfig, GateReport, PairedTask, PairedTest, Pool, Question,
+    Spending, Verdict, as_recorded, differences, gate_cost, simulate,
+};
 pub use proposal::{Manifest, Proposal};
 pub use signals::{Diagnosis, Signal, diagnose};
