@@ -9,7 +9,7 @@ mod signals;
 mod symptoms;
 pub mod teacher;
 #[cfg(test)]
-mod testkit;
+pub(crate) mod testkit;
 
 pub use catalog::Catalog;
 pub use gate::{

@@ -134,9 +134,13 @@ mod tests {
                 r.path.pop();
             },
             expect![[r#"
-                tasks until the decision: recorded 4, recomputed 3"#]],
+                tasks until the decision: recorded 3, recomputed 4
+                the wealth path differs from task 4 on"#]],
         );
-        check(|r| r.superiority = 20.0, expect![[""]]);
+        check(
+            |r| r.superiority = 20.0,
+            expect!["evidence of superiority: recorded 20.000000, recomputed 1.141449"],
+        );
         // What an older program did not keep is not missed.
         check(|r| r.path.clear(), expect![[""]]);
     }

@@ -214,11 +214,11 @@ pub(super) mod tests {
     fn the_test_ends_where_it_should() {
         let lots = |incumbent, candidate| vec![task(incumbent, candidate, 8); 256];
         let gain = GateConfig { group_size: 2, margin_trainable: 0.1, ..alone() };
-        check(gain, vec![task(0, 2, 2); 256], (Ended::Shown, 7));
+        check(gain, vec![task(0, 2, 2); 256], (Ended::Shown, 5));
         check(alone(), lots(8, 0), (Ended::FarBehind, 4));
-        check(alone(), lots(4, 4), (Ended::NoUsefulGain, 84));
+        check(alone(), lots(4, 4), (Ended::NoUsefulGain, 94));
         check(GateConfig { futility: 0.0, ..alone() }, lots(4, 4), (Ended::OutOfTasks, 256));
-        check(GateConfig { futility: 0.0, ..alone() }, lots(4, 3), (Ended::PassRateFalls, 44));
+        check(GateConfig { futility: 0.0, ..alone() }, lots(4, 3), (Ended::PassRateFalls, 137));
         // Whoever runs short of tasks has shown nothing.
         check(GateConfig { tasks: 5, ..alone() }, lots(0, 8), (Ended::OutOfTasks, 5));
     }

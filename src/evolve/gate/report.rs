@@ -131,9 +131,23 @@ mod tests {
                 "not shown (better on one rate: evidence 1.00 of 16.4 needed; pass rate not lower: evidence 1.02 of 10 needed; trainable rate not lower: evidence 1.05 of 10 needed): pass rate 18.8 % to 18.8 % on 2 tasks"
             ],
         );
-        check(alone(), vec![task(4, 4, 8); 256], expect![[""]]);
-        check(alone(), vec![task(8, 0, 8); 256], expect![[""]]);
-        check(GateConfig { margin_trainable: 0.1, ..alone() }, vec![task(4, 6, 8); 256], expect![[""]]);
+        check(
+            alone(),
+            vec![task(4, 4, 8); 256],
+            expect![
+                "given up early, a gain of 5 points is ruled out (better on one rate: evidence 1.00 of 10 needed; pass rate not lower: evidence 2.91 of 10 needed): pass rate 50.0 % to 50.0 % on 94 tasks"
+            ],
+        );
+        check(
+            alone(),
+            vec![task(8, 0, 8); 256],
+            expect!["given up early, far behind the incumbent: pass rate 100.0 % to 0.0 % on 4 tasks"],
+        );
+        check(
+            GateConfig { margin_trainable: 0.1, ..alone() },
+            vec![task(4, 6, 8); 256],
+            expect!["better, and lower on neither rate: pass rate 50.0 % to 75.0 % on 38 tasks"],
+        );
     }
 
     /// A report as a program before wealth paths wrote it.
