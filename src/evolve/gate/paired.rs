@@ -220,7 +220,7 @@ pub(super) mod tests {
         check(GateConfig { futility: 0.0, ..alone() }, lots(4, 4), (Ended::OutOfTasks, 256));
         check(GateConfig { futility: 0.0, ..alone() }, lots(4, 3), (Ended::PassRateFalls, 137));
         // Whoever runs short of tasks has shown nothing.
-        check(GateConfig { tasks: 5, ..alone() }, lots(0, 8), (Ended::OutOfTasks, 5));
+        check(GateConfig { tasks: 4, ..alone() }, lots(0, 8), (Ended::OutOfTasks, 4));
     }
 
     #[test]
