@@ -384,9 +384,6 @@ impl CampaignConfig {
             ("policy.slots", self.policy.slots),
             ("policy.lora.rank", self.policy.lora.rank),
             ("update.steps", self.update.steps),
-            ("evolve.gate.group_size", self.evolve.gate.group_size),
-            ("evolve.gate.tasks", self.evolve.gate.tasks),
-            ("evolve.gate.batch", self.evolve.gate.batch),
         ];
         for (key, value) in positive {
             if value == 0 {
@@ -412,11 +409,7 @@ impl CampaignConfig {
                 format!("in `[update]`, {}", text.split('\n').next().unwrap_or_default())
             })?;
         }
-        for (key, value) in [("alpha", self.evolve.gate.alpha), ("beta", self.evolve.gate.beta)] {
-            if !(value > 0.0 && value < 1.0) {
-                return Err(format!("`evolve.gate.{key}` is {value}, but must lie between 0 and 1"));
-            }
-        }
+        self.evolve.gate.check()?;
         if !(0.0..=1.0).contains(&self.rollout.diagnosed) {
             return Err(format!("`rollout.diagnosed` is {}, but must lie in 0 to 1", self.rollout.diagnosed));
         }

@@ -1,6 +1,8 @@
 //! Which tasks and seeds does a part of a campaign use? Everything is drawn from
 //! the campaign's seed and a label, so a resumed campaign draws the same.
 
+use std::collections::BTreeMap;
+
 use sha2::{Digest as _, Sha256};
 
 /// A seed that depends on the campaign's seed and `label` alone.
@@ -19,6 +21,20 @@ pub fn order(campaign: u64, label: &str, names: &[String]) -> Vec<String> {
         names.iter().map(|name| (seed(campaign, &format!("{label}/{name}")), name.clone())).collect();
     keyed.sort();
     keyed.into_iter().map(|(_, name)| name).collect()
+}
+
+/// As [`order`], with the names that were used most often last, so that what was seen before is
+/// looked at again only when there is nothing else.
+pub fn fresh_first(
+    campaign: u64,
+    label: &str,
+    names: &[String],
+    used: &BTreeMap<String, usize>,
+) -> Vec<String> {
+    let mut names = order(campaign, label, names);
+    // Stable: equally fresh names stay shuffled.
+    names.sort_by_key(|name| used.get(name).copied().unwrap_or(0));
+    names
 }
 
 /// `count` names for round `round` (from 1): the rounds walk through one shuffle
@@ -59,6 +75,20 @@ mod tests {
         assert_eq!(order(1, "a", &names(9)), order(1, "a", &reversed));
         assert_ne!(order(1, "a", &names(9)), order(2, "a", &names(9)));
         assert_ne!(order(1, "a", &names(9)), order(1, "b", &names(9)));
+    }
+
+    #[test]
+    fn what_an_earlier_gate_used_comes_last() {
+        let used: BTreeMap<_, _> = [("t1", 1), ("t3", 2), ("t4", 1)].map(|(n, c)| (n.to_owned(), c)).into();
+        let drawn = fresh_first(1, "r1/gate1", &names(6), &used);
+        assert_eq!(drawn[5], "t3");
+        let fresh: Vec<_> = drawn[..3].iter().filter(|name| used.contains_key(*name)).collect();
+        assert!(fresh.is_empty(), "{drawn:?}");
+        // Which of the fresh ones comes first is drawn, and from the seed.
+        let firsts: std::collections::BTreeSet<_> =
+            (0..40).map(|seed| fresh_first(seed, "r1/gate1", &names(6), &used)[0].clone()).collect();
+        assert_eq!(firsts.len(), 3);
+        assert_eq!(drawn, fresh_first(1, "r1/gate1", &names(6), &used));
     }
 
     #[test]

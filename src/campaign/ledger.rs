@@ -84,7 +84,7 @@ mod tests {
     fn end_gate(record: &RunRecord, round: u32, index: usize, better: bool) {
         let config = serde_json::json!({"rule": "paper", "tasks": 1, "group_size": 2});
         let config: GateConfig = serde_json::from_value(config).unwrap();
-        let mut test = PairedTest::new(config);
+        let mut test = PairedTest::new(config, 1);
         let counts = |solved| ArmCounts { solved, rollouts: 2 };
         let (incumbent, candidate) = if better { (counts(0), counts(1)) } else { (counts(1), counts(0)) };
         test.push(PairedTask { task: "a".into(), incumbent, candidate });

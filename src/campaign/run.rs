@@ -21,12 +21,13 @@ use tandem_host::workspace::WorkspaceConfig;
 use super::candidates::{self, Builder};
 use super::config::CampaignConfig;
 use super::draw;
+use super::gates::{Drawn, GateEpisodes, GatePlan, task_counts};
 use super::ledger::{gate_id, keep_ledger};
 use super::record::{Arm, EpisodeRow, Place, Publication, RunRecord, SourceRow};
 use super::reports::{CandidateReport, ProposalRow, UpdateReport};
 use super::runtime::PolicyRuntime;
 use super::teach::{NewIdeas, Round};
-use crate::evolve::{ArmCounts, Catalog, Diagnosis, GateReport, PairedTask, PairedTest, Proposal, diagnose};
+use crate::evolve::{Catalog, Diagnosis, GateReport, PairedTest, Pool, Proposal, diagnose, gate_cost};
 use crate::pair::{Existing, PolicyForm, pack};
 use crate::view::{EventLog, Progress};
 
@@ -127,6 +128,18 @@ impl Campaign {
             progress: parts.progress,
             events: None,
         })
+    }
+
+    /// What the gates of the campaign can take and are likely to take, for people; none without gates.
+    pub fn gate_cost(&self) -> Result<Option<String>> {
+        if !self.config.method.evolves() {
+            return Ok(None);
+        }
+        let gates = self.config.rounds as usize * self.config.evolve.candidates;
+        // What a run knows of its own tasks says more than any synthetic pool.
+        let own = Pool::of_tasks("this run", task_counts(&self.record)?);
+        let pools = own.map_or_else(|| Pool::synthetic().to_vec(), |pool| vec![pool]);
+        Ok(gate_cost(&self.config.evolve.gate, gates, self.tasks.len(), &pools))
     }
 
     /// Runs what is left of the campaign.
@@ -419,16 +432,20 @@ impl Campaign {
         incumbent: &Digest,
         candidate: &Arc<Generation>,
     ) -> Result<GateReport> {
-        let gate = &self.config.evolve.gate;
         let names: Vec<_> = self.tasks.keys().cloned().collect();
+        let drawn = Drawn {
+            config: &self.config.evolve.gate,
+            seed: self.config.seed,
+            names: &names,
+            incumbent: *incumbent,
+            candidate: candidate.digest(),
+        };
+        let plan = GatePlan::of(&self.record, round, index, &drawn)?;
         let label = gate_id(round, index);
-        let drawn: Vec<_> =
-            draw::order(self.config.seed, &label, &names).into_iter().take(gate.tasks).collect();
-        let mut gate = gate.clone();
-        gate.tasks = drawn.len();
+        let size = plan.config.group_size;
         let incumbent = self.generation(incumbent).await?;
-        let mut test = PairedTest::new(gate.clone());
-        'batches: for batch in drawn.chunks(gate.batch) {
+        let mut test = PairedTest::new(plan.config.clone(), plan.decision);
+        'batches: for batch in plan.order.chunks(plan.config.batch) {
             let arms = [(Arm::GateIncumbent, &incumbent), (Arm::GateCandidate, candidate)];
             for_both(arms.map(|(arm, generation)| {
                 let label = &label;
@@ -436,7 +453,7 @@ impl Campaign {
                     let mut specs = Vec::new();
                     for task in batch {
                         let group = format!("{label}/{}/{task}", arm.name());
-                        for i in 0..self.config.evolve.gate.group_size {
+                        for i in 0..size {
                             specs.push(self.spec(&self.tasks, task, &group, i, Some(label))?);
                         }
                     }
@@ -446,38 +463,14 @@ impl Campaign {
                 }
             }))
             .await?;
-            let counts = self.counts(round, &label)?;
+            let episodes = GateEpisodes::of(&self.record, &label)?;
             for task in batch {
-                let count = |arm: Arm| {
-                    let mut counts = counts.get(&(arm, task.clone())).copied().unwrap_or_default();
-                    // A rollout without a result counts as a failure in a gate.
-                    counts.rollouts = gate.group_size;
-                    counts
-                };
-                let pair = PairedTask {
-                    task: task.clone(),
-                    incumbent: count(Arm::GateIncumbent),
-                    candidate: count(Arm::GateCandidate),
-                };
-                if test.push(pair).is_some() {
+                if test.push(episodes.pair(task, size)).is_some() {
                     break 'batches;
                 }
             }
         }
         Ok(test.report())
-    }
-
-    fn counts(&self, round: u32, label: &str) -> Result<BTreeMap<(Arm, String), ArmCounts>> {
-        let mut counts: BTreeMap<_, ArmCounts> = BTreeMap::new();
-        for arm in [Arm::GateIncumbent, Arm::GateCandidate] {
-            let prefix = format!("{label}/{}/", arm.name());
-            for row in self.rows(round, arm)?.into_iter().filter(|row| row.group.starts_with(&prefix)) {
-                let entry = counts.entry((arm, row.task.clone())).or_default();
-                entry.solved += usize::from(row.solved());
-                entry.rollouts += 1;
-            }
-        }
-        Ok(counts)
     }
 
     /// One policy update on the round's groups, then a checkpoint.

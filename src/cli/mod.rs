@@ -5,6 +5,7 @@ mod doctor;
 mod episode;
 mod error;
 mod export;
+mod gate;
 mod gc;
 mod harness;
 mod model;
@@ -72,6 +73,9 @@ enum Command {
     /// Change, compare, publish and roll back harnesses.
     #[command(subcommand)]
     Harness(harness::HarnessCommand),
+    /// Explain, list and simulate the gates that candidates go through.
+    #[command(subcommand)]
+    Gate(gate::GateCommand),
     /// Try out the teachers of a campaign.
     #[command(subcommand)]
     Teacher(teacher::TeacherCommand),
@@ -152,6 +156,7 @@ async fn dispatch(command: Command) -> Result<Exit> {
         Command::Tasks(command) => tasks::run(command).await,
         Command::Model(command) => model::run(command),
         Command::Harness(command) => harness::run(command).await,
+        Command::Gate(command) => gate::run(command),
         Command::Teacher(command) => teacher::run(command).await,
         Command::Episode(arguments) => episode::run(arguments).await,
         Command::Replay(arguments) => replay::run(arguments).await,

@@ -50,6 +50,9 @@ pub async fn run(arguments: TrainArguments) -> Result<Exit> {
     let mut campaign = Campaign::open(config, &run, parts).await?;
     // From here on the folder holds a run: what could be wrong at the start was not.
     write_whole(&run.join(KEPT), text.as_bytes())?;
+    if let Some(cost) = campaign.gate_cost()? {
+        progress.say(&cost);
+    }
     let resume = format!("tandem train {} --run {} --resume", arguments.campaign.display(), run.display());
     let ended = campaign.run().await;
     keeping.abort();

@@ -9,9 +9,12 @@ mod signals;
 mod symptoms;
 pub mod teacher;
 #[cfg(test)]
-mod testkit;
+pub(crate) mod testkit;
 
 pub use catalog::Catalog;
-pub use gate::{ArmCounts, GateConfig, GateReport, PairedTask, PairedTest, Verdict};
+pub use gate::{
+    ArmCounts, Characteristics, Explanation, GateConfig, GateReport, PairedTask, PairedTest, Pool, Question,
+    Spending, Verdict, as_recorded, differences, gate_cost, simulate,
+};
 pub use proposal::{Manifest, Proposal};
 pub use signals::{Diagnosis, Signal, diagnose};

@@ -6,7 +6,7 @@ use tandem_host::policy::{Message, Role};
 use tandem_host::store::Digest;
 
 /// A failed episode that looked once and handed a patch in.
-pub(super) fn episode(task: &str) -> EpisodeRecord {
+pub(crate) fn episode(task: &str) -> EpisodeRecord {
     EpisodeRecord {
         id: "e".into(),
         task: task.into(),
