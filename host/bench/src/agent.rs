@@ -288,9 +288,13 @@ async fn our_commands(task: &Arc<Task>) -> Result<Took> {
         ensure!(output.exit_code == Some(0), "the command failed");
     }
     let wall = watch.took().wall;
-    // What commands used of processors is told when their sandbox ends.
-    drop(workspace);
-    Ok(Took { wall, ..watch.took() })
+    // What commands used of processors is told when their sandbox ends, which is before files are read.
+    workspace.extract().await?;
+    let took = watch.took();
+    let watch = Watch::start();
+    workspace.extract().await?;
+    let reading = watch.took();
+    Ok(Took { wall, cpu: took.cpu - reading.cpu, own: took.own - reading.own, gaps: Vec::new() })
 }
 
 /// What it takes to keep a workspace as it is after a turn, and to start one from there.
