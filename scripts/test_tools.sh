@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# Installs what only tests need, and only what is missing: rootless podman.
+# Installs what only tests need, and only what is missing: rootless podman, and what
+# the tests of imported tasks in JavaScript and C++ run with.
 set -euo pipefail
 
 missing=()
 command -v podman >/dev/null || missing+=(podman)
 command -v crun >/dev/null || missing+=(crun)
+command -v g++ >/dev/null || missing+=(g++)
+command -v node >/dev/null || missing+=(nodejs)
 
 [ ${#missing[@]} -eq 0 ] && exit 0
 if ! command -v apt-get >/dev/null; then

@@ -24,12 +24,13 @@ fn python_script(parts: &str) -> String {
 
 /// A script whose reward is 1 when `command` ends with 0 and its output has a line that
 /// matches `proof`: code under test that ends the process with 0 before any test ran is
-/// no pass. What it left running is killed before the reward is written, in place of
-/// whatever lies there.
+/// no pass. Both may hold `$nonce`, which is drawn anew each time. What the command left
+/// running is killed before the reward is written, in place of whatever lies there.
 fn status_script(command: &str, proof: &str) -> String {
     format!(
         "#!/bin/bash\n\
          cd /workspace\n\
+         nonce=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')\n\
          before=\" $$ $(cd /proc && echo [0-9]*) \"\n\
          reward=0\n\
          if ( {command} ) > /tmp/output 2>&1; then reward=1; fi\n\
@@ -39,7 +40,7 @@ fn status_script(command: &str, proof: &str) -> String {
          \x20   done\n\
          done\n\
          cat /tmp/output\n\
-         grep -qE '{proof}' /tmp/output || reward=0\n\
+         grep -qE \"{proof}\" /tmp/output || reward=0\n\
          rm -rf /logs/verifier/reward.txt /logs/verifier/reward.json\n\
          echo $reward > /logs/verifier/reward.txt\n"
     )
@@ -88,14 +89,23 @@ pub(super) fn humanevalfix(row: &Row) -> Result<Instance, DatasetError> {
         "Python" => {}
         "JavaScript" => {
             instance.test_script = status_script(
-                "cat solution.js /tests/tests.js > /tmp/all.js && echo 'console.log(\"All tests ended\")' >> /tmp/all.js && node /tmp/all.js",
-                "^All tests ended$",
+                // The tests say what is wrong with `console.assert`, which only prints; they get one that throws,
+                // and that the code under test does not reach.
+                "{ cat solution.js; echo; echo ';(function (console) {'; cat /tests/tests.js; echo; \
+                 echo '})({ assert(ok, said) { if (!ok) throw new Error(`Assertion failed: ${said}`) }, \
+                 log() {}, info() {}, warn() {}, error() {} });'; \
+                 echo \"console.log('all tests ended $nonce')\"; } > /tmp/all.js && node /tmp/all.js",
+                "^all tests ended $nonce\\$",
             );
         }
         _ => {
             instance.test_script = status_script(
-                "cat solution.cpp /tests/tests.cpp > /tmp/all.cpp && g++ -std=c++17 -o /tmp/all /tmp/all.cpp && /tmp/all",
-                "",
+                // The tests end with their `main`, which need not say what it gives back.
+                "cat solution.cpp /tests/tests.cpp > /tmp/all.cpp && \
+                 echo \"#include <cstdio>\nint tests_main(); int main() { tests_main(); puts(\\\"all tests ended $nonce\\\"); }\" > /tmp/main.cpp && \
+                 g++ -std=c++17 -w -Dmain=tests_main -c -o /tmp/all.o /tmp/all.cpp && \
+                 g++ -std=c++17 -o /tmp/all /tmp/main.cpp /tmp/all.o && rm /tmp/main.cpp && /tmp/all",
+                "^all tests ended $nonce\\$",
             );
         }
     }
