@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use tandem_host::store::Digest;
 use tandem_trainer::learner::{LearnerConfig, SftConfig};
 use tandem_trainer::model::LoraConfig;
 use tandem_trainer::optimizer::Decay;
 
 use super::Exit;
-use crate::model::{Sft, SftSettings, Trained, digest_of, run_sft};
+use crate::model::{Sft, SftSettings, Trained, run_sft};
 use crate::view::Progress;
 
 #[derive(clap::Args)]
@@ -108,6 +109,9 @@ pub fn run(arguments: SftArguments) -> Result<Exit> {
         }),
     };
     let usual_rate = if arguments.full { 2e-5 } else { 1e-3 };
+    let sha256 = Digest::of_file(&arguments.data)
+        .with_context(|| format!("{} cannot be opened\nhelp: check the path", arguments.data.display()))?
+        .hex();
     let sft = Sft {
         out: arguments.out,
         device: arguments.device,
@@ -116,7 +120,7 @@ pub fn run(arguments: SftArguments) -> Result<Exit> {
         settings: SftSettings {
             base: arguments.base,
             adapters: arguments.adapter,
-            data_sha256: digest_of(&arguments.data)?,
+            data_sha256: sha256,
             data: arguments.data,
             validation_data: arguments.validation_data,
             validation: arguments.validation,

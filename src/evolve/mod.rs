@@ -14,7 +14,7 @@ pub(crate) mod testkit;
 pub use catalog::Catalog;
 pub use gate::{
     ArmCounts, Characteristics, Explanation, GateConfig, GateReport, PairedTask, PairedTest, Pool, Question,
-    Spending, Verdict, as_recorded, differences, gate_cost, simulate,
+    Random, Spending, Verdict, as_recorded, differences, gate_cost, simulate,
 };
 pub use proposal::{Manifest, Proposal};
 pub use signals::{Diagnosis, Signal, diagnose};

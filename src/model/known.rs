@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use sha2::{Digest as _, Sha256};
+use tandem_host::store::Digest;
 
 /// A model that `tandem model fetch` knows.
 pub struct KnownModel {
@@ -103,10 +103,7 @@ pub(super) fn names() -> String {
 }
 
 fn check(path: &Path, model: &KnownModel) -> Result<()> {
-    let mut file = fs::File::open(path).with_context(|| format!("{} cannot be opened", path.display()))?;
-    let mut hasher = Sha256::new();
-    io::copy(&mut file, &mut hasher).with_context(|| format!("{} cannot be read", path.display()))?;
-    let found = hex::encode(hasher.finalize());
+    let found = Digest::of_file(path).with_context(|| format!("{} cannot be read", path.display()))?.hex();
     if found != model.sha256 {
         bail!(
             "{} is damaged: its SHA-256 is {found}, and {} is expected\nhelp: delete it and run `tandem model fetch {}`",

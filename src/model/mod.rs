@@ -15,4 +15,4 @@ pub use info::ModelInfo;
 pub use known::{KNOWN, fetch, home};
 pub use load::load;
 pub use resolve::resolve;
-pub use sft::{Sft, SftSettings, Trained, digest_of, run as run_sft};
+pub use sft::{Sft, SftSettings, Trained, run as run_sft};

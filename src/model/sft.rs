@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 use tandem_host::store::write_whole;
 use tandem_trainer::checkpoint::{CheckpointInfo, Policy, save_adapter, save_policy};
 use tandem_trainer::learner::{self, MOST_SKIPS, Sample, SftConfig, StepReport};
@@ -74,15 +73,6 @@ struct StepRow {
     /// The loss of the validation examples after this step, where it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     validation_loss: Option<f64>,
-}
-
-/// The SHA-256 of a file, in hex.
-pub fn digest_of(path: &Path) -> Result<String> {
-    let mut file = fs::File::open(path)
-        .with_context(|| format!("{} cannot be opened\nhelp: check the path", path.display()))?;
-    let mut hasher = Sha256::new();
-    std::io::copy(&mut file, &mut hasher).with_context(|| format!("{} cannot be read", path.display()))?;
-    Ok(hex::encode(hasher.finalize()))
 }
 
 /// Runs to the end, or goes on with a run that was stopped. Returns one sentence for people.

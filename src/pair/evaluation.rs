@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tandem_host::store::Digest;
 
 use crate::campaign::EpisodeRow;
+use crate::evolve::Random;
 
 const RESAMPLES: usize = 10_000;
 const SEED: u64 = 0x7461_6e64_656d;
@@ -155,19 +156,11 @@ fn interval(values: &[f64]) -> Option<[f64; 2]> {
     if values.len() < 2 {
         return None;
     }
-    let mut state = SEED;
-    let mut draw = || {
-        // SplitMix64 (Steele, Lea, Flood 2014).
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    };
+    let mut random = Random::of_state(SEED);
     let count = values.len() as u64;
     let mut means: Vec<f64> = (0..RESAMPLES)
         .map(|_| {
-            let sum: f64 = (0..count).map(|_| values[(draw() % count) as usize]).sum();
+            let sum: f64 = (0..count).map(|_| values[(random.next() % count) as usize]).sum();
             sum / count as f64
         })
         .collect();

@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path};
 
-use sha2::{Digest as _, Sha256};
 use tandem_host::store::Digest;
 
 use super::error::PairError;
@@ -22,16 +20,7 @@ pub enum Existing {
 
 /// The digest of a file of any size.
 pub fn digest_of(path: &Path) -> Result<Digest, PairError> {
-    let mut file = fs::File::open(path).map_err(PairError::io("opened", path))?;
-    let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 1 << 16]);
-    loop {
-        match file.read(&mut buffer).map_err(PairError::io("read", path))? {
-            0 => break,
-            count => hasher.update(&buffer[..count]),
-        }
-    }
-    let text = format!("sha256:{}", hex::encode(hasher.finalize()));
-    text.parse().map_err(|error| PairError::Torn { what: format!("{error}") })
+    Digest::of_file(path).map_err(PairError::io("opened", path))
 }
 
 /// Path (with `/`) and digest of every file below `folder`.

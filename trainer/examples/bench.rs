@@ -13,7 +13,6 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use burn::tensor::{DType, Device, Distribution, Tensor};
-use tandem_trainer::doctor::examine;
 use tandem_trainer::generate::{Generator, GeneratorConfig, SampleRequest, Sequence};
 use tandem_trainer::learner::{Learner, LearnerConfig, Sample};
 use tandem_trainer::model::{Biases, CausalLm, ComputeType, Family, LoraConfig, ModelConfig};
@@ -26,8 +25,8 @@ struct Bench {
     tiny: bool,
 }
 
-const WORK: [&str; 8] =
-    ["train-135m", "train-1.5b", "lora-9b", "decode-256", "decode-1", "loop-200", "matmul", "doctor"];
+const WORK: [&str; 7] =
+    ["train-135m", "train-1.5b", "lora-9b", "decode-256", "decode-1", "loop-200", "matmul"];
 
 fn main() -> Outcome {
     let mut arguments = std::env::args().skip(1);
@@ -52,7 +51,6 @@ fn main() -> Outcome {
             "decode-256" => bench.decode(&name, 256)?,
             "decode-1" => bench.decode(&name, 1)?,
             "loop-200" => bench.sample_and_update(&name, 200)?,
-            "doctor" => bench.examine(),
             _ => bench.products(&name),
         }
         bench.device.memory_cleanup();
@@ -206,13 +204,6 @@ impl Bench {
         let more = format!(r#""memory_mib": {memory:?}, "slowest_after_5_s": {slowest:.4}"#);
         self.report(name, sequences * (prompt + reply), seconds, &more);
         Ok(())
-    }
-
-    fn examine(&self) {
-        examine(&self.device, "cache", |check| {
-            let word = if check.passed() { "ok" } else { "off" };
-            println!("{word} {} {:?} {}", check.compute, check.error, check.name);
-        });
     }
 
     /// Burn's own product beside ours is part of `tandem doctor`; here only its speed.

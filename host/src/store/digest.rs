@@ -1,7 +1,8 @@
 //! The name of exact bytes: `sha256:` and 64 hexadecimal digits.
 
-use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
+use std::{fmt, fs, io};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -15,6 +16,16 @@ impl Digest {
     /// The digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
+    }
+
+    /// The digest of a file of any size.
+    ///
+    /// # Errors
+    /// When it cannot be opened or read.
+    pub fn of_file(path: &Path) -> io::Result<Self> {
+        let mut hasher = Sha256::new();
+        io::copy(&mut fs::File::open(path)?, &mut hasher)?;
+        Ok(Self(hasher.finalize().into()))
     }
 
     /// The 64 hexadecimal digits without the prefix: a file name.

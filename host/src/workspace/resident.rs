@@ -61,7 +61,7 @@ pub(super) struct Resident {
     pub(super) child: Child,
     asked: ChildStdin,
     answers: BufReader<ChildStdout>,
-    pub(super) output: pipe::Receiver,
+    output: pipe::Receiver,
     /// The same pipe, for what is left in it at the end of a command.
     rest: File,
     commands: u64,

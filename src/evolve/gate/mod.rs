@@ -37,5 +37,6 @@ pub use explain::Explanation;
 pub use paired::PairedTest;
 pub use paper::Verdict;
 pub use pool::Pool;
+pub use random::Random;
 pub use report::GateReport;
 pub use simulate::{Characteristics, Question, simulate};

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use tandem_host::policy::Policy;
+use tandem_host::policy::{Policy, Price};
 
 use super::backend::{Backend, Passing, Trouble};
-use super::config::{BudgetConfig, PriceConfig, TeacherConfig, TeacherKind};
+use super::config::{BudgetConfig, TeacherConfig, TeacherKind};
 use super::http::Endpoint;
 use super::own_policy::OwnPolicy;
 use super::program::Program;
@@ -113,7 +113,7 @@ pub struct Teacher {
     kind: TeacherKind,
     backend: Box<dyn Backend>,
     budget: BudgetConfig,
-    price: PriceConfig,
+    price: Price,
     max_tokens: u64,
     record: Option<PathBuf>,
 }
@@ -182,7 +182,7 @@ impl Teacher {
                 model: self.model(),
                 request,
                 most,
-                most_cost: self.price.of(most.prompt, most.reply),
+                most_cost: most.cost(&self.price),
             };
             let number = log.begin(&begun)?;
             let began = Instant::now();
@@ -200,7 +200,7 @@ impl Teacher {
                         })?;
                     }
                     let usage = reply.usage;
-                    let cost = self.price.of(usage.prompt, usage.reply);
+                    let cost = usage.cost(&self.price);
                     let outcome = TryOutcome::Answered;
                     log.end(
                         number,
@@ -214,7 +214,7 @@ impl Teacher {
                 true => TokenUsage { reply: super::tokens::estimate(&trouble.partial) as u64, ..most },
                 false => TokenUsage::default(),
             };
-            let cost = self.price.of(usage.prompt, usage.reply);
+            let cost = usage.cost(&self.price);
             let outcome = match trouble.passing {
                 Passing::Yes { .. } => TryOutcome::Passing,
                 Passing::No { .. } => TryOutcome::Failed,
@@ -266,7 +266,7 @@ impl Teacher {
         if budget.tokens > 0 && spent.tokens + next > budget.tokens {
             return Err(TeacherError::Tokens { role, used: spent.tokens, next, limit: budget.tokens });
         }
-        let next = self.price.of(most.prompt, most.reply);
+        let next = most.cost(&self.price);
         if budget.money > 0.0 && spent.money + next > budget.money {
             return Err(TeacherError::Money { role, used: spent.money, next, limit: budget.money });
         }

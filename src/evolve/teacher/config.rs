@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tandem_host::forge::Language;
+use tandem_host::policy::Price;
 
 use super::request::TeacherRole;
 
@@ -98,7 +99,7 @@ pub struct TeacherConfig {
     /// Rounds in which the teacher may mend a reply that was not usable.
     pub repairs: u32,
     pub budget: BudgetConfig,
-    pub price: PriceConfig,
+    pub price: Price,
 }
 
 impl Default for TeacherConfig {
@@ -124,7 +125,7 @@ impl Default for TeacherConfig {
             evidence_tokens: 12_000,
             repairs: 3,
             budget: BudgetConfig::default(),
-            price: PriceConfig::default(),
+            price: Price::default(),
         }
     }
 }
@@ -149,21 +150,6 @@ pub struct BudgetConfig {
 impl Default for BudgetConfig {
     fn default() -> Self {
         Self { attempts: 5, seconds: 1_800, tokens: 0, money: 0.0, backoff_ms: 1_000 }
-    }
-}
-
-/// Money for a million tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct PriceConfig {
-    pub prompt: f64,
-    pub reply: f64,
-}
-
-impl PriceConfig {
-    /// What this many tokens cost.
-    pub fn of(&self, prompt: u64, reply: u64) -> f64 {
-        (prompt as f64 * self.prompt + reply as f64 * self.reply) / 1e6
     }
 }
 
@@ -251,7 +237,7 @@ impl TeacherConfig {
         {
             return Err(format!("`{section}.{key}` is {value}, but must be a number from 0 on"));
         }
-        if self.budget.money > 0.0 && self.price == PriceConfig::default() {
+        if self.budget.money > 0.0 && self.price == Price::default() {
             return Err(format!(
                 "`{section}.budget.money` limits money, but `{section}.price` says nothing: give the price of a million tokens"
             ));

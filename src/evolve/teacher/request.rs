@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use tandem_host::policy::{self, Price};
 use tandem_host::store::Digest;
 
 use super::tokens;
@@ -107,6 +108,13 @@ pub struct TokenUsage {
     /// The endpoint did not tell; these are upper estimates.
     #[serde(default)]
     pub estimated: bool,
+}
+
+impl TokenUsage {
+    /// What it cost.
+    pub fn cost(&self, price: &Price) -> f64 {
+        price.of(policy::TokenUsage { prompt: self.prompt, reply: self.reply })
+    }
 }
 
 /// One reply.
