@@ -100,7 +100,8 @@ impl Bench {
         let (batch, length) = if self.tiny { (2, 32) } else { (batch, length) };
         let model = CausalLm::random_on_device(self.shape(config), self.compute, &self.device);
         let model = match lora {
-            true => model.with_lora(LoraConfig { rank: 16, alpha: 32.0, first_layer: 0 }, 1),
+            true => model
+                .with_lora(LoraConfig { rank: 16, alpha: 32.0, first_layer: 0, ..LoraConfig::default() }, 1),
             false => model,
         };
         let vocabulary = model.config().vocab_size;

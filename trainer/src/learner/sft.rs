@@ -216,7 +216,9 @@ mod tests {
 
     #[test]
     fn an_adapter_taken_up_again_ends_with_the_same_bits() {
-        resumes(|| base().with_lora(LoraConfig { rank: 2, alpha: 4.0, first_layer: 0 }, 3));
+        resumes(|| {
+            base().with_lora(LoraConfig { rank: 2, alpha: 4.0, first_layer: 0, ..LoraConfig::default() }, 3)
+        });
     }
 
     #[test]
