@@ -28,6 +28,7 @@ use super::reports::{CandidateReport, ProposalRow, UpdateReport};
 use super::runtime::PolicyRuntime;
 use super::teach::{NewIdeas, Round};
 use crate::evolve::{Catalog, Diagnosis, GateReport, PairedTest, Pool, Proposal, diagnose, gate_cost};
+use crate::model::Devices;
 use crate::pair::{Existing, PolicyForm, pack};
 use crate::view::{EventLog, Progress};
 
@@ -58,7 +59,7 @@ pub struct Parts {
     pub workspaces: WorkspaceConfig,
     pub cancel: Cancel,
     pub progress: Progress,
-    pub device: String,
+    pub devices: Devices,
 }
 
 impl Campaign {
@@ -100,7 +101,7 @@ impl Campaign {
             .map(|(_, _, report)| report.version)
             .max()
             .unwrap_or(0);
-        let runtime = PolicyRuntime::open(&config, &parts.device, &run.join("checkpoints"), version)?;
+        let runtime = PolicyRuntime::open(&config, &parts.devices, &run.join("checkpoints"), version)?;
         let teacher = NewIdeas::open(&config.teacher.harness, tasks.values(), Some(runtime.policy()))?;
         if teacher.is_some() {
             let language = config.teacher.harness.language;
