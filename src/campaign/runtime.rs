@@ -18,7 +18,7 @@ use super::local_policy::LocalPolicy;
 use super::reports::{StepSummary, UpdateReport};
 
 /// Weights in three places: the learner's, the generator's copy, the checkpoints.
-pub struct PolicyRuntime {
+pub struct TrainedPolicy {
     /// Base weights, the warm-up's adapter folded in: what every checkpoint is loaded onto.
     start: CausalLm,
     learner: Learner,
@@ -29,7 +29,7 @@ pub struct PolicyRuntime {
     version: u64,
 }
 
-impl PolicyRuntime {
+impl TrainedPolicy {
     /// Loads the base weights, and version `version` of this run on top.
     pub fn open(config: &CampaignConfig, device: &str, checkpoints: &Path, version: u64) -> Result<Self> {
         let learner_config = config.update.learner(config.rollout.sampling.temperature, device);
