@@ -18,56 +18,52 @@ fn draw(seed: u64, n: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Runs a campaign to its end, killed on the way as often as it gives; tells how often.
-fn run_killed(site: &Site, run: &str, seed: u64, gap: u64) -> usize {
-    for kill in 0.. {
-        let at = 1 + draw(seed, kill) % gap;
-        let output = site.train(run).env(DIE_AT, &at.to_string()).run();
+/// Runs a campaign to its end, killed on the way as long as `kills` are too few.
+fn run_killed(site: &Site, run: &str, seed: u64, kills: &AtomicUsize) {
+    for start in 0.. {
+        let program = site.train(run);
+        let program = match kills.load(Ordering::SeqCst) < KILLS {
+            true => program.env(DIE_AT, &(1 + draw(seed, start) % MOMENTS).to_string()),
+            false => program,
+        };
+        let output = program.run();
         match output.code {
-            Some(0) => return kill as usize,
-            None => {}
-            Some(code) => panic!("start {kill} of {run} ended with {code}:\n{}", output.stderr),
+            Some(0) => return,
+            None => {
+                kills.fetch_add(1, Ordering::SeqCst);
+            }
+            Some(code) => panic!("start {start} of {run} ended with {code}:\n{}", output.stderr),
         }
     }
-    unreachable!()
 }
 
-/// `kills` moments in campaigns that run beside each other, then the comparison of each with the one that
-/// was not disturbed.
-fn check(kills: usize, gap: u64) {
+/// Kills that are counted, in campaigns that run beside each other.
+const KILLS: usize = 200;
+/// A start passes so many moments at most before it is killed.
+const MOMENTS: u64 = 16;
+
+#[test]
+fn a_campaign_killed_at_200_moments_ends_as_the_undisturbed_one() {
     let site = Site::new();
     let undisturbed = site.train("undisturbed").run();
     assert_eq!(undisturbed.code, Some(0), "{}", undisturbed.stderr);
     let expected = site.ending("undisturbed");
     assert!(expected.ledger.len() >= 2, "no candidate was accepted: {expected:?}");
     assert!(expected.gates.contains("reject") && expected.counts.len() >= 4, "{expected:?}");
-    let (done, next) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (kills, next) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                while done.load(Ordering::SeqCst) < kills {
+                while kills.load(Ordering::SeqCst) < KILLS {
                     let number = next.fetch_add(1, Ordering::SeqCst);
                     let run = format!("killed-{number}");
-                    let count = run_killed(&site, &run, number as u64, gap);
-                    done.fetch_add(count, Ordering::SeqCst);
-                    assert_eq!(site.ending(&run), expected, "{run}, killed {count} times");
+                    run_killed(&site, &run, number as u64, &kills);
+                    assert_eq!(site.ending(&run), expected, "{run}");
                 }
             });
         }
     });
-    eprintln!("killed {} times in {} campaigns", done.into_inner(), next.into_inner());
-}
-
-#[test]
-fn a_campaign_killed_at_any_moment_ends_as_the_undisturbed_one() {
-    check(25, 40);
-}
-
-/// The same with many more moments: `cargo test --test kill -- --ignored`.
-#[test]
-#[ignore = "takes minutes"]
-fn a_campaign_killed_at_200_moments_ends_as_the_undisturbed_one() {
-    check(200, 16);
+    eprintln!("killed {} times in {} campaigns", kills.into_inner(), next.into_inner());
 }
 
 /// The moments above are ours; these are the machine's.
