@@ -3,6 +3,7 @@
 
 mod campaign;
 mod cli;
+mod evaluate;
 mod evolve;
 mod model;
 mod pair;

@@ -10,6 +10,8 @@ use tandem_trainer::model::LoraTargets;
 use tandem_trainer::objective::{AdvantageKind, Aggregation, Correction, KlPenalty, Objective};
 use tandem_trainer::optimizer::{AdamWConfig, Schedule};
 
+use super::retention::RetentionConfig;
+use super::script;
 use crate::evolve::GateConfig;
 use crate::evolve::teacher::{TeacherRole, TeachersConfig};
 
@@ -43,6 +45,9 @@ pub struct CampaignConfig {
     pub update: UpdateConfig,
     #[serde(default)]
     pub evaluation: EvaluationConfig,
+    /// What the run folder keeps; unless given, everything.
+    #[serde(default, skip_serializing_if = "RetentionConfig::keeps_all")]
+    pub retention: RetentionConfig,
     /// Where workspaces are made and what their commands may use; a file that is named with
     /// `--workspaces` goes before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -80,7 +85,8 @@ impl Method {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyConfig {
-    /// A name of `tandem model list`, a folder in Hugging Face layout, or a GGUF file.
+    /// A name of `tandem model list`, a folder in Hugging Face layout, or a GGUF file; `script:FILE` plays
+    /// a script in place of a model.
     pub base: String,
     /// A LoRA adapter in PEFT layout to start from.
     pub adapter: Option<PathBuf>,
@@ -350,7 +356,9 @@ impl CampaignConfig {
         config.teacher.harness.resolve(folder);
         config.teacher.skill.as_mut().map(|skill| skill.resolve(folder));
         // A base that names a file or folder is a path; anything else is a model's name.
-        if config.policy.base.contains('/') || config.policy.base.ends_with(".gguf") {
+        if let Some(file) = script::file_of(&config.policy.base) {
+            config.policy.base = script::base_of(&folder.join(file));
+        } else if config.policy.base.contains('/') || config.policy.base.ends_with(".gguf") {
             config.policy.base = folder.join(&config.policy.base).to_string_lossy().into_owned();
         }
         config.check()?;

@@ -23,9 +23,10 @@ use super::config::CampaignConfig;
 use super::draw;
 use super::gates::{Drawn, GateEpisodes, GatePlan, task_counts};
 use super::ledger::{gate_id, keep_ledger};
+use super::policies::PolicyRuntime;
 use super::record::{Arm, EpisodeRow, Place, Publication, RunRecord, SourceRow};
 use super::reports::{CandidateReport, ProposalRow, UpdateReport};
-use super::runtime::PolicyRuntime;
+use super::retention::retain;
 use super::teach::{NewIdeas, Round};
 use crate::evolve::{Catalog, Diagnosis, GateReport, PairedTest, Pool, Proposal, diagnose, gate_cost};
 use crate::model::Devices;
@@ -101,7 +102,13 @@ impl Campaign {
             .map(|(_, _, report)| report.version)
             .max()
             .unwrap_or(0);
-        let runtime = PolicyRuntime::open(&config, &parts.devices, &run.join("checkpoints"), version)?;
+        let runtime = PolicyRuntime::open(
+            &config,
+            &parts.devices,
+            &run.join("checkpoints"),
+            version,
+            tasks.values().chain(evaluation.values()),
+        )?;
         let teacher = NewIdeas::open(&config.teacher.harness, tasks.values(), Some(runtime.policy()))?;
         if teacher.is_some() {
             let language = config.teacher.harness.language;
@@ -170,7 +177,7 @@ impl Campaign {
         if self.config.method.trains() {
             self.update(round).await?;
         }
-        Ok(())
+        retain(&self.record, &self.config.retention, round)
     }
 
     /// Collects the training groups of `tasks`.
@@ -568,6 +575,10 @@ impl Campaign {
 
     fn write_pair(&self) -> Result<()> {
         self.check_cancelled()?;
+        if matches!(self.runtime, PolicyRuntime::Scripted(_)) {
+            self.progress.say("a script is no policy to ship: no pair was written");
+            return Ok(());
+        }
         let out = self.run.join("pair");
         let (form, existing) = (PolicyForm::Full, Existing::Replace);
         tokio::task::block_in_place(|| pack(&self.record, &self.config, form, &out, existing))?;

@@ -19,7 +19,7 @@ use super::reports::{StepSummary, UpdateReport};
 use crate::model::Devices;
 
 /// Weights in three places: the learner's, the generator's copy, the checkpoints.
-pub struct PolicyRuntime {
+pub struct TrainedPolicy {
     /// Base weights, the warm-up's adapter folded in: what every checkpoint is loaded onto.
     start: CausalLm,
     learner: Learner,
@@ -32,7 +32,7 @@ pub struct PolicyRuntime {
     devices: Devices,
 }
 
-impl PolicyRuntime {
+impl TrainedPolicy {
     /// Loads the base weights, and version `version` of this run on top.
     pub fn open(
         config: &CampaignConfig,

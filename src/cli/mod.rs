@@ -1,13 +1,16 @@
 //! What did the user ask for, and how did it end? Arguments in, exit code out.
 
+mod bisect;
 mod demos;
 mod doctor;
 mod episode;
 mod error;
+mod eval;
 mod export;
 mod gate;
 mod gc;
 mod harness;
+mod look;
 mod model;
 mod pair;
 mod plugin;
@@ -95,6 +98,8 @@ enum Command {
     Doctor(doctor::DoctorArguments),
     /// Remove what runs left behind that were ended from outside.
     Gc(gc::GcArguments),
+    /// Measure what a run brought on held-out tasks: the matrix of policies and harnesses, with intervals.
+    Eval(eval::EvalArguments),
     /// Show what came of a run.
     Report(ReportArguments),
     /// Compile one component: the host calls this in a process with caps.
@@ -107,8 +112,8 @@ enum Command {
     /// Pack, verify, show, compare, take apart and export pairs.
     #[command(subcommand)]
     Pair(pair::PairCommand),
-    /// Let the agent of a pair work on a repository; a patch comes out.
-    Run(run::RunArguments),
+    /// Let the agent of a pair work on a repository; a patch comes out. Or look into the run of a campaign.
+    Run(look::RunCommand),
 }
 
 #[derive(clap::Args)]
@@ -166,6 +171,7 @@ async fn dispatch(command: Command) -> Result<Exit> {
         Command::Train(arguments) => train::run(arguments).await,
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Gc(arguments) => gc::run(arguments),
+        Command::Eval(arguments) => eval::run(arguments).await,
         Command::Report(arguments) => report(&arguments),
         Command::CompileComponent { input, output, functions } => {
             match tandem_host::plugin::compile_child(&input, &output, functions.as_deref()) {
@@ -178,7 +184,7 @@ async fn dispatch(command: Command) -> Result<Exit> {
             }
         }
         Command::Pair(command) => pair::run(command).await,
-        Command::Run(arguments) => run::run(arguments).await,
+        Command::Run(command) => look::run(command).await,
     }
 }
 

@@ -8,7 +8,7 @@ use tandem_host::rollout::Cancel;
 use tandem_host::store::write_whole;
 
 use super::{Exit, setup};
-use crate::campaign::{Campaign, CampaignConfig, KEPT, Parts};
+use crate::campaign::{Campaign, CampaignConfig, KEPT, Parts, RunLock};
 use crate::model::Devices;
 use crate::view::{Progress, Stats};
 
@@ -38,6 +38,7 @@ pub async fn run(arguments: TrainArguments) -> Result<Exit> {
     let mut config = CampaignConfig::load(&arguments.campaign)?;
     config.check_for_training().map_err(anyhow::Error::msg)?;
     let devices = Devices::parse(&arguments.device, arguments.exchange.as_deref())?;
+    crate::evaluate::check_campaign(&config)?;
     let run = arguments.run.clone().unwrap_or_else(|| Path::new("runs").join(&config.name));
     settle_compute(&mut config, &run, &arguments)?;
     let lock = claim(&run, &config, &arguments)?;
@@ -104,7 +105,7 @@ fn settle_compute(config: &mut CampaignConfig, run: &Path, arguments: &TrainArgu
 }
 
 /// Makes the run folder or takes it up again. One program at a time holds it.
-fn claim(run: &Path, config: &CampaignConfig, arguments: &TrainArguments) -> Result<fs::File> {
+fn claim(run: &Path, config: &CampaignConfig, arguments: &TrainArguments) -> Result<RunLock> {
     let kept = run.join(KEPT);
     let text = serde_json::to_string_pretty(config)?;
     match (kept.exists(), arguments.resume) {
@@ -128,18 +129,7 @@ fn claim(run: &Path, config: &CampaignConfig, arguments: &TrainArguments) -> Res
             fs::create_dir_all(run).with_context(|| format!("{} cannot be made", run.display()))?;
         }
     }
-    let lock =
-        fs::File::create(run.join("lock")).with_context(|| format!("{} cannot be locked", run.display()))?;
-    // A program that was killed just now may leave a child that ends a moment later.
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
-    while lock.try_lock().is_err() {
-        if std::time::Instant::now() < end {
-            std::thread::sleep(std::time::Duration::from_millis(100));
-            continue;
-        }
-        bail!("another program works on {}\nhelp: wait for it, or stop it first", run.display());
-    }
-    Ok(lock)
+    RunLock::take(run, std::time::Duration::from_secs(10))
 }
 
 /// Writes down every few seconds what plugins cost, for `tandem harness stats`.
@@ -153,7 +143,7 @@ async fn keep_stats(stats: Stats, run: PathBuf) {
 
 /// The first signal stops between turns; the second ends the program at once,
 /// which loses nothing that is recorded.
-fn stop_on_signal(cancel: &Cancel, progress: &Progress) {
+pub fn stop_on_signal(cancel: &Cancel, progress: &Progress) {
     let (cancel, progress) = (cancel.clone(), progress.clone());
     tokio::spawn(async move {
         let mut terminate = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {

@@ -32,6 +32,7 @@ mod unpack;
 pub use contents::Contents;
 pub use diff::PairDiff;
 pub use error::{COST, Mismatch, PairError};
+pub use evaluation::{interval, interval_of_rate};
 pub use export::export;
 pub use files::Existing;
 pub use manifest::PolicyForm;
