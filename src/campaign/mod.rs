@@ -1,5 +1,7 @@
 //! How is a campaign run, recorded and resumed?
 
+mod aa;
+mod balanced;
 mod candidates;
 mod config;
 pub mod demos;
@@ -8,13 +10,21 @@ mod exchanges;
 mod gates;
 mod ledger;
 mod local_policy;
+mod methods;
+mod policies;
 mod record;
 mod replays;
 mod reports;
 mod run;
 mod runtime;
+mod script;
+mod sections;
+mod steps;
 mod teach;
+mod training;
 
+pub use aa::AaQuestion;
+pub use balanced::TopUpReport;
 pub use candidates::{Bench, Builder};
 pub use config::CampaignConfig;
 pub use exchanges::ExchangeRow;
@@ -23,5 +33,6 @@ pub use local_policy::LocalPolicy;
 pub use record::{Arm, EpisodeRow, Publication, RunRecord};
 pub use replays::{KEPT, Machine, Replays};
 pub use reports::{CandidateReport, TeacherReport, UpdateReport};
-pub use run::{Campaign, Parts};
+pub use run::{Beginning, Campaign, Parts, newest_harness};
+pub use steps::{HoldoutReport, ScreenReport, Seeds, SkillsReport};
 pub use teach::{current_plugins, rejected_ideas};

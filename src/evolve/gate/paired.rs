@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::config::{GateConfig, Rule};
+use super::config::{Claim, GateConfig, Rule};
 use super::counts::PairedTask;
 use super::paper::Verdict;
 use super::report::GateReport;
@@ -119,16 +119,22 @@ impl PairedTest {
         match self.config.rule {
             Rule::Paired => self.verdict(),
             Rule::Paper if self.tasks.len() >= self.config.tasks => {
-                Some(super::paper::paper_verdict(&self.tasks).verdict)
+                Some(super::paper::paper_verdict(&self.tasks, self.config.claim).verdict)
             }
             Rule::Paper => None,
         }
     }
 
+    /// The tasks so far, in drawn order.
+    pub fn tasks(&self) -> &[PairedTask] {
+        &self.tasks
+    }
+
     fn ends(&self, now: &PathPoint) -> Option<Ended> {
         let config = &self.config;
         let seen = self.tasks.len();
-        let shown = self.superior_max >= 1.0 / self.level.alpha
+        let better = config.claim == Claim::NotLower || self.superior_max >= 1.0 / self.level.alpha;
+        let shown = better
             && self.level_pass.max() >= 1.0 / config.beta
             && self.level_trainable.max() >= 1.0 / config.beta;
         if shown {
@@ -137,7 +143,8 @@ impl PairedTest {
         // Giving up costs power only: any rule for it keeps the error bounds. This one misses the
         // useful gain with probability `futility` at most, since under that gain W(−d; useful) is an
         // e-process. A candidate may also be worth it by its trainable rate.
-        let ruled_out = config.futility > 0.0 && self.no_gain.max() >= 1.0 / config.futility;
+        let wants_gain = config.claim == Claim::Better && config.futility > 0.0;
+        let ruled_out = wants_gain && self.no_gain.max() >= 1.0 / config.futility;
         if seen <= 24 && self.sum_pass <= -4.0 {
             Some(Ended::FarBehind)
         } else if seen >= 40 && now.level_pass < 0.05 {
@@ -157,7 +164,7 @@ impl PairedTest {
     /// Closes the test: undecided is refused.
     pub fn report(self) -> GateReport {
         let paired = self.verdict().unwrap_or(Verdict::Reject);
-        let paper = super::paper::paper_verdict(&self.tasks);
+        let paper = super::paper::paper_verdict(&self.tasks, self.config.claim);
         let verdict = match self.config.rule {
             Rule::Paired => paired,
             Rule::Paper => paper.verdict,
