@@ -597,6 +597,59 @@ mod tests {
         .assert_eq(&error);
     }
 
+    /// A candidate that brings episodes down, or keeps them from ending, must not look better by it.
+    #[test]
+    fn episodes_without_a_result_count_against_the_candidate() {
+        let run = Run::new();
+        let (config, names) = (config(), names(1));
+        let plan = GatePlan::of(&run.record, 1, 0, &drawn(&config, &names)).unwrap();
+        let id = gate_id(1, 0);
+        for index in 0..2 {
+            run.episode(&id, Arm::GateIncumbent, "t0", index, index == 0, "old");
+        }
+        // One was solved; of the other there is trouble instead of a verdict, try after try.
+        run.episode(&id, Arm::GateCandidate, "t0", 0, true, "new");
+        let pair = || GateEpisodes::of(&run.record, &id, &plan).unwrap().pair("t0", 2);
+        // Not there at all: it never ended.
+        assert_eq!(pair().candidate, ArmCounts { solved: 1, rollouts: 2 });
+        let group = format!("{id}/{}/t0", Arm::GateCandidate.name());
+        let mut episode = testkit::episode("t0");
+        episode.id = format!("{group}/1");
+        episode.harness = harness("new");
+        episode.outcome = Outcome::Invalid(tandem_host::agent::InvalidCause::Workspace);
+        run.record.add_episode(&Place { round: 1, arm: Arm::GateCandidate, group }, &episode).unwrap();
+        assert_eq!(pair().candidate, ArmCounts { solved: 1, rollouts: 2 });
+        assert_eq!(pair().gain(), 0.0);
+    }
+
+    #[test]
+    fn a_training_group_serves_as_the_incumbent_and_the_audit_reads_it() {
+        let run = Run::new();
+        let (config, names) = (config(), names(2));
+        let reusable = BTreeMap::from([("t1".to_owned(), "r1/collect/t1".to_owned())]);
+        let drawn = Drawn { reusable: &reusable, ..drawn(&config, &names) };
+        let plan = GatePlan::of(&run.record, 1, 0, &drawn).unwrap();
+        assert_eq!(plan.order[0], "t1", "what needs no episodes of the incumbent comes first");
+        let collect = |index: usize, solved: bool| {
+            let group = "r1/collect/t1".to_owned();
+            let mut episode = testkit::episode("t1");
+            episode.id = format!("{group}/{index}");
+            episode.harness = harness("old");
+            episode.outcome = if solved { Outcome::Solved } else { Outcome::Unsolved };
+            run.record.add_episode(&Place { round: 1, arm: Arm::Collect, group }, &episode).unwrap();
+        };
+        // Of four training episodes the first two serve: a gate has two in each arm.
+        [true, false, true, true].into_iter().enumerate().for_each(|(index, solved)| collect(index, solved));
+        run.episode("r1/gate0", Arm::GateCandidate, "t1", 0, true, "new");
+        run.episode("r1/gate0", Arm::GateCandidate, "t1", 1, true, "new");
+        let episodes = GateEpisodes::of(&run.record, "r1/gate0", &plan).unwrap();
+        let pair = episodes.pair("t1", 2);
+        assert_eq!((pair.incumbent.solved, pair.candidate.solved), (1, 2));
+        assert_eq!(episodes.missing("t1", 2), 0);
+        let found = run.explain("r1/gate0");
+        assert_eq!((found.differences, found.recomputed.tasks.len()), (Vec::new(), 1));
+    }
+
     #[test]
     fn a_run_says_how_often_its_tasks_are_solved() {
         let run = Run::new();

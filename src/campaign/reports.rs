@@ -244,7 +244,8 @@ impl UpdateReport {
         if let Some(reason) = &self.skipped {
             return format!("no policy update: {reason}");
         }
-        let moved: f64 = self.steps.iter().map(|step| step.update_norm).sum();
+        // An empty sum is -0.
+        let moved = self.steps.iter().map(|step| step.update_norm).sum::<f64>() + 0.0;
         let gap = self.steps.first().map_or(0.0, |step| step.logprob_gap);
         format!(
             "policy v{}: {} steps on {} episodes of {} mixed groups ({} tokens); parameters moved by {moved:.4}; sampler and trainer differ by {gap:.5} a token",

@@ -230,6 +230,44 @@ pub(super) mod tests {
         check(GateConfig { tasks: 4, ..alone() }, lots(0, 8), (Ended::OutOfTasks, 4));
     }
 
+    /// Removal tests: nothing has to get better, and nothing is given up for want of a gain.
+    #[test]
+    fn a_removal_is_accepted_when_nothing_is_lower_without_it() {
+        let removal = || GateConfig { claim: Claim::NotLower, ..alone() };
+        let report = run(removal(), vec![task(4, 4, 8); 256]);
+        assert_eq!((report.ended, report.tasks.len()), (Some(Ended::Shown), 184));
+        assert_eq!((report.verdict, report.paper.verdict), (Verdict::Accept, Verdict::Accept));
+        assert_eq!(
+            report.reason,
+            "lower on neither rate without it: pass rate 50.0 % to 50.0 % on 184 tasks"
+        );
+        // What the plugin brought is lost without it.
+        let report = run(removal(), vec![task(8, 0, 8); 256]);
+        assert_eq!((report.verdict, report.ended), (Verdict::Reject, Some(Ended::FarBehind)));
+        let paper = GateConfig { rule: Rule::Paper, tasks: 2, ..removal() };
+        assert_eq!(run(paper.clone(), vec![task(2, 2, 8); 2]).verdict, Verdict::Accept);
+        assert_eq!(run(paper, vec![task(2, 1, 8); 2]).verdict, Verdict::Reject);
+    }
+
+    /// A removal that costs more than the margin passes no more often than beta allows.
+    #[test]
+    fn a_removal_that_costs_more_than_the_margin_is_refused() {
+        let config =
+            GateConfig { claim: Claim::NotLower, margin_pass: 0.05, margin_trainable: 0.2, ..alone() };
+        let edit = |number| {
+            let mut random = Random::new(8, number);
+            let tasks = (0..config.tasks).map(|_| {
+                let p = 0.1 + 0.8 * random.uniform();
+                let mut arm = |p| random.successes(8, p);
+                let (incumbent, candidate) = (arm(p), arm(p - 0.06));
+                task(incumbent, candidate, 8)
+            });
+            run(config.clone(), tasks.collect::<Vec<_>>()).paired == Verdict::Accept
+        };
+        let accepted = (0..200).filter(|number| edit(*number)).count() as f64;
+        assert!(accepted < 200.0 * 0.1 + 3.0 * (200.0f64 * 0.1 * 0.9).sqrt(), "{accepted} of 200 accepted");
+    }
+
     #[test]
     fn a_shared_budget_asks_more_of_later_gates() {
         let tasks_of = |decision| {
