@@ -4,6 +4,7 @@
 mod campaign;
 mod cli;
 mod evolve;
+mod hook;
 mod model;
 mod pair;
 mod view;
