@@ -293,7 +293,18 @@ fn a_daemon_that_nobody_calls_ends() {
 #[test]
 fn what_an_agent_cannot_express_is_listed() {
     let agent = Agent::new();
-    agent.check(&["hook", "capabilities", "openhands", "--harness", "current"], 0, expect![[""]]);
+    agent.check(&["hook", "capabilities", "openhands", "--harness", "current"], 0, expect![[r#"
+        In OpenHands (written against SDK 1.58.2):
+          yes   in-agents  on-episode-start note: text beside the first message of the user (UserPromptSubmit)
+          no    in-agents  on-tool-call rewrite: OpenHands runs a tool with the arguments of the model
+          yes   in-agents  on-tool-call refuse: the call is not run, and the model reads why
+          no    in-agents  on-tool-result annotate: OpenHands takes nothing back after a tool has run
+          no    in-agents  on-tool-result replace: OpenHands takes nothing back after a tool has run
+          yes   in-agents  on-submit defer: the agent goes on when it wants to stop, and reads why
+        Of the harness itself, this is not used:
+          its prompts: the agent has its own
+          its limits of turns, tokens, time and money: the agent has its own, and plugins see no limit
+    "#]]);
     agent.check(
         &[
             "hook",
@@ -305,7 +316,12 @@ fn what_an_agent_cannot_express_is_listed() {
             &agent.path("project").to_string_lossy(),
         ],
         0,
-        expect![[""]],
+        expect![[r#"
+            DIR/project/.openhands/hooks.json is written
+            note: OpenHands cannot express this in full: no    in-agents  on-tool-call rewrite: OpenHands runs a tool with the arguments of the model
+            note: OpenHands cannot express this in full: no    in-agents  on-tool-result annotate: OpenHands takes nothing back after a tool has run
+            note: OpenHands cannot express this in full: no    in-agents  on-tool-result replace: OpenHands takes nothing back after a tool has run
+        "#]],
     );
 }
 
