@@ -509,6 +509,14 @@ impl CampaignConfig {
                 self.rounds
             ));
         }
+        let kept = self.retention.transcripts;
+        if self.method == Method::SelfHpo && kept > 0 && kept < self.self_hpo.updates {
+            return Err(format!(
+                "`retention.transcripts` is {kept}, but a harness step of `self-hpo` looks at the episodes of the \
+                 {} rounds before it: keep as many",
+                self.self_hpo.updates
+            ));
+        }
         if self.harness.manifest.is_some() && self.harness.home.is_some() {
             return Err("`harness.manifest` and `harness.home` both name the first harness: keep one".into());
         }
