@@ -11,6 +11,9 @@ use tandem_trainer::optimizer::{AdamWConfig, Schedule};
 
 use super::retention::RetentionConfig;
 use super::script;
+use super::sections::{
+    HoldoutConfig, RemovalConfig, SavingsConfig, ScreenConfig, SelfHpoConfig, SkillsConfig, TopUpConfig,
+};
 use crate::evolve::GateConfig;
 use crate::evolve::teacher::{TeacherRole, TeachersConfig};
 
@@ -40,6 +43,12 @@ pub struct CampaignConfig {
     /// Who writes candidates and skills.
     #[serde(default)]
     pub teacher: TeachersConfig,
+    /// How skills are used in training.
+    #[serde(default)]
+    pub skills: SkillsConfig,
+    /// Cycles of the method `self-hpo`, which takes the place of `rounds`.
+    #[serde(default)]
+    pub self_hpo: SelfHpoConfig,
     #[serde(default)]
     pub update: UpdateConfig,
     #[serde(default)]
@@ -68,9 +77,21 @@ pub enum Method {
     Grpo,
     /// Only the harness evolves; the policy stays as it is.
     HarnessOnly,
+    /// The best of several harness variants on the tasks that were never solved, then policy updates
+    /// under it, in cycles.
+    SelfHpo,
 }
 
 impl Method {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::HarnessAdapt => "harness-adapt",
+            Self::Grpo => "grpo",
+            Self::HarnessOnly => "harness-only",
+            Self::SelfHpo => "self-hpo",
+        }
+    }
+
     pub fn evolves(self) -> bool {
         self != Self::Grpo
     }
@@ -142,6 +163,12 @@ pub struct TasksConfig {
 pub struct HarnessConfig {
     /// A harness manifest; without one, no plugins and the default prompts and limits.
     pub manifest: Option<PathBuf>,
+    /// A harness home, or the folder of a run, that has the harness and its components.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub home: Option<PathBuf>,
+    /// Which harness of the home: `current`, `previous`, a digest or its first digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
 }
 
 /// How episodes are collected.
@@ -160,6 +187,8 @@ pub struct RolloutConfig {
     /// Times that an invalid episode is tried again.
     pub retries: u32,
     pub sampling: Sampling,
+    /// More episodes for groups that teach nothing.
+    pub top_up: TopUpConfig,
 }
 
 impl Default for RolloutConfig {
@@ -171,6 +200,7 @@ impl Default for RolloutConfig {
             concurrency: 16,
             retries: 2,
             sampling: Sampling::default(),
+            top_up: TopUpConfig::default(),
         }
     }
 }
@@ -184,11 +214,28 @@ pub struct EvolveConfig {
     /// Candidates that are built and gated in a round.
     pub candidates: usize,
     pub gate: GateConfig,
+    /// A cheap look at several candidates before the gate of one.
+    pub screen: ScreenConfig,
+    /// Tests whether accepted plugins are still needed.
+    pub removal: RemovalConfig,
+    /// Tasks that are asked rarely, to see whether the gates were right.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holdout: Option<HoldoutConfig>,
+    /// Rollouts of gates that need not be run.
+    pub savings: SavingsConfig,
 }
 
 impl Default for EvolveConfig {
     fn default() -> Self {
-        Self { min_tasks: 2, candidates: 2, gate: GateConfig::default() }
+        Self {
+            min_tasks: 2,
+            candidates: 2,
+            gate: GateConfig::default(),
+            screen: ScreenConfig::default(),
+            removal: RemovalConfig::default(),
+            holdout: None,
+            savings: SavingsConfig::default(),
+        }
     }
 }
 
@@ -345,6 +392,8 @@ impl CampaignConfig {
         resolve(&mut config.tasks.train);
         config.tasks.evaluation.as_mut().map(resolve);
         config.harness.manifest.as_mut().map(resolve);
+        config.harness.home.as_mut().map(resolve);
+        config.evolve.holdout.as_mut().map(|holdout| resolve(&mut holdout.tasks));
         config.policy.adapter.as_mut().map(resolve);
         if let Some(spaces) = &mut config.workspaces {
             let paths = [&mut spaces.root, &mut spaces.container.socket, &mut spaces.cgroup];
@@ -367,16 +416,41 @@ impl CampaignConfig {
     /// # Errors
     /// One sentence with its help.
     pub fn check_for_training(&self) -> Result<(), String> {
-        let (section, why) = match (&self.teacher.skill, self.method.evolves()) {
-            (Some(_), _) => ("teacher.skill", "no method of this version trains with skills"),
-            (None, false) if self.teacher.harness != Default::default() => {
-                ("teacher.harness", "the method `grpo` leaves the harness as it is")
+        let (skill, method) = (self.teacher.skill.is_some(), self.method);
+        let (section, why) = match method {
+            Method::Grpo if self.teacher.harness != Default::default() => {
+                ("teacher.harness", "the method `grpo` leaves the harness as it is".to_owned())
+            }
+            Method::HarnessOnly if skill => {
+                ("teacher.skill", "the method `harness-only` trains no policy".into())
+            }
+            Method::SelfHpo if skill => ("teacher.skill", "the method `self-hpo` has no skills".into()),
+            Method::HarnessAdapt | Method::Grpo if self.self_hpo != Default::default() => {
+                ("self_hpo", format!("the method `{}` has no cycles", method.name()))
+            }
+            _ if !skill && self.skills != Default::default() => {
+                ("skills", "no `[teacher.skill]` writes any".into())
             }
             _ => return Ok(()),
         };
         Err(format!(
             "the campaign sets `[{section}]`, but {why}\nhelp: leave the section out; `tandem teacher ask` can use it"
         ))
+    }
+
+    /// Rounds of the whole run: collecting, and what follows from it.
+    pub fn all_rounds(&self) -> u32 {
+        match self.method {
+            Method::SelfHpo => self.self_hpo.cycles * self.self_hpo.updates,
+            _ => self.rounds,
+        }
+    }
+
+    /// Most episodes of a training group; `group_size` where none is topped up.
+    pub fn most_of_a_group(&self) -> usize {
+        let size = self.rollout.group_size;
+        let usual = if self.method == Method::SelfHpo { 4 * size } else { size };
+        self.rollout.top_up.cap.map_or(usual, |cap| cap.max(size))
     }
 
     fn check(&self) -> Result<(), String> {
@@ -418,6 +492,35 @@ impl CampaignConfig {
             })?;
         }
         self.evolve.gate.check()?;
+        let evolve = &self.evolve;
+        super::sections::check(
+            &evolve.screen,
+            &evolve.removal,
+            evolve.holdout.as_ref(),
+            &evolve.savings,
+            &self.self_hpo,
+        )?;
+        if self.method == Method::SelfHpo && self.rounds != 1 {
+            return Err(format!(
+                "`rounds` is {}, but the method `self-hpo` has `self_hpo.cycles` × `self_hpo.updates`: leave it out",
+                self.rounds
+            ));
+        }
+        if self.harness.manifest.is_some() && self.harness.home.is_some() {
+            return Err("`harness.manifest` and `harness.home` both name the first harness: keep one".into());
+        }
+        if self.harness.digest.is_some() && self.harness.home.is_none() {
+            return Err("`harness.digest` names a harness of a home: name it in `harness.home`".into());
+        }
+        if let Some(cap) = self.rollout.top_up.cap
+            && cap > 0
+            && cap < self.rollout.group_size
+        {
+            return Err(format!(
+                "`rollout.top_up.cap` is {cap}, but a group has {} episodes before it is topped up",
+                self.rollout.group_size
+            ));
+        }
         if !(0.0..=1.0).contains(&self.rollout.diagnosed) {
             return Err(format!("`rollout.diagnosed` is {}, but must lie in 0 to 1", self.rollout.diagnosed));
         }
@@ -444,6 +547,69 @@ mod tests {
             parse("[workspaces]\nbackend = \"podman\"\n").unwrap_err().contains("unknown variant `podman`")
         );
     }
+
+    #[test]
+    fn the_example_campaigns_are_read_and_each_has_its_method() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/campaigns");
+        for (name, method) in [
+            ("grpo", Method::Grpo),
+            ("harness-only", Method::HarnessOnly),
+            ("harness-adapt", Method::HarnessAdapt),
+            ("self-hpo", Method::SelfHpo),
+        ] {
+            let config = CampaignConfig::load(&folder.join(format!("{name}.toml"))).unwrap();
+            assert_eq!((config.name.as_str(), config.method), (name, method));
+            config.check_for_training().unwrap();
+            assert!(
+                config.tasks.train.is_dir() && config.harness.manifest.is_some_and(|path| path.is_file())
+            );
+            // As the run keeps it, and reads it again.
+            let kept =
+                serde_json::to_string(&CampaignConfig::load(&folder.join(format!("{name}.toml"))).unwrap());
+            assert!(serde_json::from_str::<CampaignConfig>(&kept.unwrap()).is_ok());
+        }
+        let hpo = CampaignConfig::load(&folder.join("self-hpo.toml")).unwrap();
+        assert_eq!((hpo.all_rounds(), hpo.most_of_a_group()), (20, 24));
+    }
+
+    #[test]
+    fn sections_that_contradict_the_method_are_refused() {
+        let check = |text: &str, expected: &str| {
+            let text = format!("name = \"c\"\npolicy.base = \"m\"\ntasks.train = \"t\"\n{text}");
+            let found = CampaignConfig::parse(&text, Path::new("/here")).and_then(|c| c.check_for_training());
+            let found = found.err().unwrap_or_default();
+            assert_eq!(found.split('\n').next().unwrap_or_default(), expected, "{text}");
+        };
+        check("method = 'self-hpo'", "");
+        check(
+            "method = 'self-hpo'\nrounds = 3",
+            "`rounds` is 3, but the method `self-hpo` has `self_hpo.cycles` × `self_hpo.updates`: leave it out",
+        );
+        check(
+            "self_hpo.variants = 3",
+            "the campaign sets `[self_hpo]`, but the method `harness-adapt` has no cycles",
+        );
+        check(
+            "skills.mode = 'off-context'",
+            "the campaign sets `[skills]`, but no `[teacher.skill]` writes any",
+        );
+        check("skills.mode = 'mixed'", "TOML parse error at line 4, column 15");
+        check("evolve.screen.rollouts = 0", "`evolve.screen.rollouts` is 0, but must be at least 1");
+        check(
+            "rollout.top_up.cap = 4",
+            "`rollout.top_up.cap` is 4, but a group has 8 episodes before it is topped up",
+        );
+        check("evolve.savings.audit = 2.0", "`evolve.savings.audit` is 2, but must lie in 0 to 1");
+        check(
+            "harness.digest = 'ab'",
+            "`harness.digest` names a harness of a home: name it in `harness.home`",
+        );
+        check(
+            "evolve.gate.claim = 'not-lower'",
+            "`evolve.gate.claim` is set by the run itself: leave it out",
+        );
+    }
+
     fn parse_update(update: &str) -> Result<UpdateConfig, String> {
         let text = format!("name = \"c\"\npolicy.base = \"m\"\ntasks.train = \"t\"\n{update}");
         CampaignConfig::parse(&text, Path::new("/here")).map(|config| config.update)

@@ -1,5 +1,7 @@
 //! How is a campaign run, recorded and resumed?
 
+mod aa;
+mod balanced;
 mod candidates;
 mod config;
 pub mod demos;
@@ -11,6 +13,7 @@ mod layout2;
 mod ledger;
 mod local_policy;
 mod lock;
+mod methods;
 mod policies;
 mod projections;
 mod record;
@@ -22,8 +25,13 @@ mod retention;
 mod run;
 mod runtime;
 mod script;
+mod sections;
+mod steps;
 mod teach;
+mod training;
 
+pub use aa::AaQuestion;
+pub use balanced::TopUpReport;
 pub use candidates::{Bench, Builder};
 pub use config::CampaignConfig;
 pub use draw::{order as draw_order, seed as draw_seed};
@@ -37,5 +45,6 @@ pub use policies::PolicyRuntime;
 pub use record::{Arm, EpisodeRow, Place, Publication, RunRecord};
 pub use replays::{KEPT, Machine, Replays};
 pub use reports::{CandidateReport, TeacherReport, UpdateReport};
-pub use run::{Campaign, Parts};
+pub use run::{Beginning, Campaign, Parts, newest_harness};
+pub use steps::{HoldoutReport, ScreenReport, Seeds, SkillsReport};
 pub use teach::{current_plugins, rejected_ideas};

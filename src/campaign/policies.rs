@@ -3,8 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
-use tandem_host::agent::EpisodeRecord;
+use anyhow::Result;
 use tandem_host::policy::Policy;
 use tandem_host::task::Task;
 
@@ -12,15 +11,16 @@ use super::config::{CampaignConfig, UpdateConfig};
 use super::reports::UpdateReport;
 use super::runtime::TrainedPolicy;
 use super::script::{self, ScriptRuntime};
+use super::training::TrainingGroup;
 
-/// The policy of a running campaign.
+/// The policy of a campaign.
 pub enum PolicyRuntime {
     Trained(Box<TrainedPolicy>),
     Scripted(ScriptRuntime),
 }
 
 impl PolicyRuntime {
-    /// Opens version `version` of the policy that the campaign names. A script plays the solutions of `tasks`.
+    /// Opens version `version` of the policy of `config`, whose checkpoints lie in `checkpoints`.
     pub fn open<'a>(
         config: &CampaignConfig,
         device: &str,
@@ -28,17 +28,10 @@ impl PolicyRuntime {
         version: u64,
         tasks: impl IntoIterator<Item = &'a Arc<Task>>,
     ) -> Result<Self> {
-        let Some(file) = script::file_of(&config.policy.base) else {
-            let trained = TrainedPolicy::open(config, device, checkpoints, version)?;
-            return Ok(Self::Trained(Box::new(trained)));
-        };
-        if config.method.trains() {
-            bail!(
-                "the policy `{}` is a script, which has nothing to train\nhelp: take `method = \"harness-only\"`, or another `policy.base`",
-                config.policy.base
-            );
-        }
-        Ok(Self::Scripted(ScriptRuntime::open(file, tasks, version)?))
+        Ok(match script::file_of(&config.policy.base) {
+            Some(file) => Self::Scripted(ScriptRuntime::open(file, tasks, version)?),
+            None => Self::Trained(Box::new(TrainedPolicy::open(config, device, checkpoints, version)?)),
+        })
     }
 
     /// The policy that episodes talk to.
@@ -49,7 +42,7 @@ impl PolicyRuntime {
         }
     }
 
-    /// The version that was trained last.
+    /// The version that was trained last, or that was activated.
     pub fn version(&self) -> u64 {
         match self {
             Self::Trained(trained) => trained.version(),
@@ -57,15 +50,15 @@ impl PolicyRuntime {
         }
     }
 
-    /// As [`TrainedPolicy::update`].
-    pub fn update(&mut self, config: &UpdateConfig, groups: &[Vec<EpisodeRecord>]) -> Result<UpdateReport> {
+    /// Trains on `groups` and serves the new version.
+    pub fn update(&mut self, config: &UpdateConfig, groups: &[TrainingGroup]) -> Result<UpdateReport> {
         match self {
             Self::Trained(trained) => trained.update(config, groups),
-            Self::Scripted(_) => bail!("a script has nothing to train"),
+            Self::Scripted(scripted) => scripted.update(config, groups),
         }
     }
 
-    /// Loads a version of this run and serves it.
+    /// Serves an earlier version of this run.
     pub fn activate(&mut self, version: u64) -> Result<()> {
         match self {
             Self::Trained(trained) => trained.activate(version),
@@ -74,5 +67,10 @@ impl PolicyRuntime {
                 Ok(())
             }
         }
+    }
+
+    /// Whether there are weights that a pair can ship.
+    pub fn can_be_packed(&self) -> bool {
+        matches!(self, Self::Trained(_))
     }
 }

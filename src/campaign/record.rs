@@ -29,8 +29,18 @@ pub(super) const LAYOUT: i64 = 3;
 /// Which use an episode was collected for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Arm {
-    /// Training groups.
+    /// Training groups without a skill: the first episodes, which rates are counted from.
     Collect,
+    /// Training groups with a skill.
+    Skill,
+    /// Further episodes of training groups that taught nothing.
+    TopUp,
+    /// First look for tasks that are never solved.
+    Probe,
+    /// A cheap look at candidates before a gate, or the variants of a harness step.
+    Screen,
+    /// Tasks that are asked rarely.
+    Holdout,
     GateIncumbent,
     GateCandidate,
     /// A cell of the final table.
@@ -41,6 +51,11 @@ impl Arm {
     pub fn name(self) -> &'static str {
         match self {
             Self::Collect => "collect",
+            Self::Skill => "skill",
+            Self::TopUp => "top-up",
+            Self::Probe => "probe",
+            Self::Screen => "screen",
+            Self::Holdout => "holdout",
             Self::GateIncumbent => "gate-incumbent",
             Self::GateCandidate => "gate-candidate",
             Self::Evaluate => "evaluate",

@@ -39,6 +39,11 @@ impl RetentionConfig {
     }
 }
 
+/// Whether an episode was run to be trained on.
+fn is_training(row: &EpisodeRow) -> bool {
+    [Arm::Collect, Arm::Skill, Arm::TopUp, Arm::Probe].iter().any(|arm| row.arm == arm.name())
+}
+
 /// Gives up what the settings allow after round `round`, whose phases are all done.
 ///
 /// # Errors
@@ -49,7 +54,7 @@ pub fn retain(record: &RunRecord, config: &RetentionConfig, round: u32) -> Resul
     }
     finish_what_was_begun(record)?;
     let rows = record.episodes()?;
-    let training = |row: &&EpisodeRow| row.arm == Arm::Collect.name() && !row.thinned && row.round <= round;
+    let training = |row: &&EpisodeRow| is_training(row) && !row.thinned && row.round <= round;
     if config.transcripts > 0 {
         let old = |row: &&EpisodeRow| row.round + config.transcripts <= round;
         for row in rows.iter().filter(training).filter(old) {
@@ -70,7 +75,7 @@ pub fn retain(record: &RunRecord, config: &RetentionConfig, round: u32) -> Resul
 fn keep_within(record: &RunRecord, most: u64, round: u32) -> Result<()> {
     let mut held = Disk::of(record.folder()).total();
     let mut rows = record.episodes()?;
-    rows.retain(|row| row.arm == Arm::Collect.name() && !row.thinned && row.round <= round);
+    rows.retain(|row| is_training(row) && !row.thinned && row.round <= round);
     rows.sort_by_key(|row| row.round);
     for row in &rows {
         if held <= most {

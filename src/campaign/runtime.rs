@@ -4,18 +4,17 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
-use tandem_host::agent::{EpisodeRecord, Exit, Outcome};
-use tandem_host::policy::Policy;
+use anyhow::{Context, Result};
+use tandem_host::policy::{Message, Policy};
 use tandem_trainer::checkpoint::load_policy_as;
 use tandem_trainer::generate::{Generator, GeneratorConfig};
 use tandem_trainer::learner::{Learner, LearnerConfig, MOST_SKIPS, Sample, StepReport};
 use tandem_trainer::model::{CausalLm, LoraConfig};
-use tandem_trainer::objective::{AdvantageKind, group_advantages};
 
 use super::config::{CampaignConfig, UpdateConfig};
 use super::local_policy::LocalPolicy;
 use super::reports::{StepSummary, UpdateReport};
+use super::training::{Chosen, TrainingGroup, choose_batches};
 
 /// Weights in three places: the learner's, the generator's copy, the checkpoints.
 pub struct TrainedPolicy {
@@ -82,40 +81,11 @@ impl TrainedPolicy {
         self.version
     }
 
-    /// Trains on `groups`, each the valid episodes of one group, writes the checkpoint of the new version and serves it.
-    pub fn update(&mut self, config: &UpdateConfig, groups: &[Vec<EpisodeRecord>]) -> Result<UpdateReport> {
-        let mut report = UpdateReport {
-            version: self.version,
-            groups: groups.len(),
-            mixed_groups: 0,
-            left_out: 0,
-            episodes: 0,
-            tokens: 0,
-            steps: Vec::new(),
-            skipped: None,
-            stuck: false,
-        };
-        let mut batches: Vec<Vec<Sample>> = Vec::new();
-        for group in groups {
-            let samples = self.samples(group, config.advantage)?;
-            if samples.is_empty() {
-                continue;
-            }
-            report.mixed_groups += 1;
-            let tokens: usize = samples.iter().map(|sample| sample.ids.len()).sum();
-            if config.max_tokens > 0 && report.tokens > 0 && report.tokens + tokens > config.max_tokens {
-                report.left_out += 1;
-                continue;
-            }
-            report.tokens += tokens;
-            report.episodes += samples.len();
-            batches.push(samples);
-        }
+    /// Trains on `groups`, writes the checkpoint of the new version and serves it.
+    pub fn update(&mut self, config: &UpdateConfig, groups: &[TrainingGroup]) -> Result<UpdateReport> {
+        let prompt = |messages: &[Message]| self.policy.prompt_ids(messages);
+        let Chosen { mut report, mut batches } = choose_batches(config, groups, self.version, &prompt)?;
         if batches.is_empty() {
-            report.skipped = Some(format!(
-                "none of the {} groups has both a solved and an unsolved episode, so no advantage differs from 0",
-                groups.len()
-            ));
             return Ok(report);
         }
         self.fill(&mut batches, config)?;
@@ -140,40 +110,6 @@ impl TrainedPolicy {
         report.version = version;
         self.serve(version)?;
         Ok(report)
-    }
-
-    /// The training samples of a group: nothing for a uniform group, whose advantages are all 0. An episode
-    /// that was solved when a limit ended it counts in the group's mean, and is not trained on: it did not
-    /// know that it was done.
-    ///
-    /// # Errors
-    /// When another version of the policy sampled them: their log-probabilities would be of another
-    /// distribution than the one that is trained.
-    fn samples(&self, group: &[EpisodeRecord], kind: AdvantageKind) -> Result<Vec<Sample>> {
-        if let Some(stale) = group.iter().find(|episode| episode.policy_version != self.version) {
-            bail!(
-                "episode {} was sampled by policy v{}, and v{} is trained\nhelp: start a new run",
-                stale.id,
-                stale.policy_version,
-                self.version
-            );
-        }
-        let rewards: Vec<f32> =
-            group.iter().map(|episode| f32::from(u8::from(episode.outcome == Outcome::Solved))).collect();
-        let advantages = group_advantages(&rewards, kind);
-        if !advantages.counted {
-            return Ok(Vec::new());
-        }
-        let by_chance = |episode: &EpisodeRecord| {
-            matches!(episode.exit, Exit::Limit { .. }) && episode.outcome == Outcome::Solved
-        };
-        let kept = group.iter().zip(advantages.values).filter(|(episode, _)| !by_chance(episode));
-        let samples = kept.flat_map(|(episode, advantage)| {
-            episode.segments.iter().map(move |segment| {
-                Sample::new(segment.ids.clone(), segment.mask.clone(), segment.logprobs.clone(), advantage)
-            })
-        });
-        Ok(samples.filter(|sample| sample.trained() > 0).collect())
     }
 
     /// Adds what the objective wants to know of the policy before the update, and of the one that the run

@@ -3,7 +3,7 @@
 //! `policy.base = "script:FILE"` plays a TOML file. Each episode follows the first rule that fits what it
 //! has read so far; a draw from its seed says whether it plays the reference solution of its task. So a
 //! campaign can be tried out, with its real tasks, teachers, harnesses and gates, before a model is there:
-//! the same seeds give the same episodes.
+//! the same seeds give the same episodes, and the policy "learns" as its rules for later versions say.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,9 @@ use tandem_host::agent::SENTINEL;
 use tandem_host::policy::{Message, OpenSession, Policy, PolicyError, Reply, Session};
 use tandem_host::task::{Reference, Task};
 
+use super::config::UpdateConfig;
+use super::reports::UpdateReport;
+use super::training::{Chosen, TrainingGroup, choose_batches, plain_context};
 use crate::evolve::Random;
 
 const PREFIX: &str = "script:";
@@ -143,6 +146,16 @@ impl ScriptRuntime {
     /// Serves `version` from now on.
     pub fn activate(&self, version: u64) {
         self.policy.0.version.store(version, Ordering::SeqCst);
+    }
+
+    /// Chooses what would be trained on, exactly as for a model, and grows the version.
+    pub fn update(&self, config: &UpdateConfig, groups: &[TrainingGroup]) -> Result<UpdateReport> {
+        let Chosen { mut report, batches } = choose_batches(config, groups, self.version(), &plain_context)?;
+        if !batches.is_empty() {
+            report.version += 1;
+            self.activate(report.version);
+        }
+        Ok(report)
     }
 }
 

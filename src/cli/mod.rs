@@ -76,7 +76,7 @@ enum Command {
     /// Change, compare, publish and roll back harnesses.
     #[command(subcommand)]
     Harness(harness::HarnessCommand),
-    /// Explain, list and simulate the gates that candidates go through.
+    /// Explain, list, simulate and test the gates that candidates go through.
     #[command(subcommand)]
     Gate(gate::GateCommand),
     /// Try out the teachers of a campaign.
@@ -161,7 +161,7 @@ async fn dispatch(command: Command) -> Result<Exit> {
         Command::Tasks(command) => tasks::run(command).await,
         Command::Model(command) => model::run(command),
         Command::Harness(command) => harness::run(command).await,
-        Command::Gate(command) => gate::run(command),
+        Command::Gate(command) => gate::run(command).await,
         Command::Teacher(command) => teacher::run(command).await,
         Command::Episode(arguments) => episode::run(arguments).await,
         Command::Replay(arguments) => replay::run(arguments).await,

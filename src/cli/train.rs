@@ -9,6 +9,7 @@ use tandem_host::store::write_whole;
 
 use super::{Exit, setup};
 use crate::campaign::{Campaign, CampaignConfig, KEPT, Parts, RunLock};
+use crate::evaluate::check_campaign;
 use crate::view::{Progress, Stats};
 
 #[derive(clap::Args)]
@@ -29,7 +30,6 @@ pub struct TrainArguments {
 pub async fn run(arguments: TrainArguments) -> Result<Exit> {
     let config = CampaignConfig::load(&arguments.campaign)?;
     config.check_for_training().map_err(anyhow::Error::msg)?;
-    crate::evaluate::check_campaign(&config)?;
     let run = arguments.run.clone().unwrap_or_else(|| Path::new("runs").join(&config.name));
     let lock = claim(&run, &config, &arguments)?;
     // Before the engine, which looks its meters up when it is made.
@@ -48,7 +48,10 @@ pub async fn run(arguments: TrainArguments) -> Result<Exit> {
         device: arguments.device.clone(),
     };
     let text = serde_json::to_string_pretty(&config)?;
+    let apart = check_campaign(&config);
+    // What is wrong with a set itself is told first.
     let mut campaign = Campaign::open(config, &run, parts).await?;
+    apart?;
     // From here on the folder holds a run: what could be wrong at the start was not.
     write_whole(&run.join(KEPT), text.as_bytes())?;
     if let Some(cost) = campaign.gate_cost()? {
@@ -106,7 +109,7 @@ async fn keep_stats(stats: Stats, run: PathBuf) {
 
 /// The first signal stops between turns; the second ends the program at once,
 /// which loses nothing that is recorded.
-pub fn stop_on_signal(cancel: &Cancel, progress: &Progress) {
+pub(super) fn stop_on_signal(cancel: &Cancel, progress: &Progress) {
     let (cancel, progress) = (cancel.clone(), progress.clone());
     tokio::spawn(async move {
         let mut terminate = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
