@@ -65,7 +65,11 @@ impl Scratch {
     }
 
     fn train(&self, campaign: &Path) -> Run {
-        let run = self.path("run");
+        self.train_into(campaign, "run")
+    }
+
+    fn train_into(&self, campaign: &Path, folder: &str) -> Run {
+        let run = self.path(folder);
         let arguments = ["train".into(), text(campaign), "--run".into(), text(&run)];
         let output = Program::new(&arguments).run();
         assert_eq!(output.code, Some(0), "{}", output.stderr);
@@ -257,6 +261,25 @@ fn harness_only_keeps_what_helps_and_leaves_the_policy() {
     .run();
     assert_eq!(explained.code, Some(0), "{}", explained.stdout);
     assert!(explained.stdout.contains("The record agrees with its episodes."), "{}", explained.stdout);
+
+    // Its harness, by digest, is the fixed one of a campaign that only trains.
+    let home = format!("'{}'", text(&run.folder));
+    let campaign = scratch.example(
+        "grpo.toml",
+        &[
+            ("rounds", "1"),
+            ("rollout.group_size", "2"),
+            ("rollout.groups", "2"),
+            ("rollout.top_up.cap", "0"),
+            ("harness.home", &home),
+            ("harness.digest", "'current'"),
+            ("evaluation.episodes", "0"),
+        ],
+    );
+    let fixed = scratch.train_into(&campaign, "fixed");
+    let newest: BTreeSet<_> = run.of_arm("gate-candidate").into_iter().map(|e| e.harness).collect();
+    let used: BTreeSet<_> = fixed.episodes().into_iter().map(|e| e.harness).collect();
+    assert_eq!(used, newest);
 }
 
 #[test]
@@ -437,6 +460,56 @@ fn self_hpo_confirms_the_best_variant_and_freezes_the_harness_while_it_trains() 
         .collect();
     assert_eq!(tasks(&run.phases("hard-set")[&3]), never(&step));
     assert_eq!(run.phases("update").len(), 4);
+}
+
+#[test]
+fn a_harness_that_is_worse_on_the_hold_out_is_rolled_back() {
+    // It helps where gates look, and breaks what the hold-out has.
+    let held: Vec<String> = HELD_OUT.iter().map(|name| format!("'tandem/{name}'")).collect();
+    let held = held.join(", ");
+    let script = format!(
+        "[[rules]]\nwhen = 'Think of the rule.'\ntasks = [{held}]\nchance = 0.0\n[[rules]]\ntasks = [{held}]\nchance = 1.0\n[[rules]]\nwhen = 'Think of the rule.'\nchance = 1.0\n[[rules]]\nchance = 0.3\n"
+    );
+    let scratch = Scratch::new(&script);
+    let reply = "```toml\nname = \"think\"\nmechanism = \"Says at the start what to think of.\"\npoints = [\"on-episode-start\"]\nfixes = [\"empty-patch\"]\n```\n```rust\nuse tandem_plugin::*;\npub struct Plugin;\nimpl OnEpisodeStart for Plugin {\n    fn on_episode_start(_context: Context, _instruction: String) -> Option<String> {\n        Some(\"Think of the rule.\".into())\n    }\n}\nexport_on_episode_start!(Plugin);\n```\n";
+    std::fs::write(scratch.path("reply.md"), reply).unwrap();
+    let teacher = format!("['cat', '{}']", text(&scratch.path("reply.md")));
+    let campaign = scratch.example(
+        "harness-only.toml",
+        &[
+            ("rounds", "2"),
+            ("rollout.group_size", "2"),
+            ("rollout.groups", "4"),
+            ("evolve.candidates", "1"),
+            ("evolve.gate.tasks", "8"),
+            ("evolve.gate.batch", "8"),
+            ("evolve.gate.group_size", "2"),
+            ("evolve.gate.margin_pass", "0.4"),
+            ("evolve.gate.margin_trainable", "0.4"),
+            ("evolve.gate.spending", "'gate'"),
+            ("evolve.holdout.tasks", "'held-out'"),
+            ("evolve.holdout.every", "1"),
+            ("evolve.holdout.group_size", "2"),
+            ("evolve.holdout.rollback", "true"),
+            ("teacher.harness.kind", "'command'"),
+            ("teacher.harness.command", &teacher),
+            ("teacher.harness.repairs", "0"),
+            ("evaluation.episodes", "0"),
+        ],
+    );
+    let run = scratch.train(&campaign);
+    let reasons: Vec<_> = run.published().into_iter().map(|(_, reason)| reason).collect();
+    assert_eq!(reasons.len(), 3, "{}", run.report());
+    assert!(reasons[1].starts_with("added think: "), "{reasons:?}");
+    assert_eq!(reasons[2], "the hold-out says that the harness got worse");
+    let look = &run.phases("holdout")[&1];
+    assert_eq!((&look["word"], &look["rolled_back"]), (&Value::from("worse"), &Value::Bool(true)), "{look}");
+    // The next round runs under the first harness again, and the ledger says so.
+    let first: BTreeSet<_> = run.of_arm("collect").into_iter().map(|episode| episode.harness).collect();
+    assert_eq!(first.len(), 1);
+    let log = Program::new(&["harness".into(), "log".into(), "--home".into(), text(&run.folder)]).run();
+    assert!(log.stdout.contains("r1/holdout"), "{}", log.stdout);
+    assert!(run.report().contains("worse, rolled back"), "{}", run.report());
 }
 
 #[test]

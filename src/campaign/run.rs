@@ -184,7 +184,44 @@ impl Campaign {
         // What a run knows of its own tasks says more than any synthetic pool.
         let own = Pool::of_tasks("this run", task_counts(&self.record)?);
         let pools = own.map_or_else(|| Pool::synthetic().to_vec(), |pool| vec![pool]);
-        Ok(gate_cost(&self.config.evolve.gate, gates, self.tasks.len(), &pools))
+        let told = gate_cost(&self.config.evolve.gate, gates, self.tasks.len(), &pools);
+        Ok(told.map(|told| [vec![told], self.other_costs()].concat().join("\n")))
+    }
+
+    /// What comes on top of the gates of candidates, at most.
+    fn other_costs(&self) -> Vec<String> {
+        let evolve = &self.config.evolve;
+        let (gate, pool) = (&evolve.gate, self.tasks.len());
+        let mut lines = Vec::new();
+        if self.config.method == Method::SelfHpo {
+            let hpo = &self.config.self_hpo;
+            let hard = if hpo.hard_tasks > 0 { hpo.hard_tasks.min(pool) } else { pool };
+            let each = (hpo.variants + 1) * hard * hpo.attempts;
+            lines.push(format!(
+                "variants: {each} rollouts a cycle at most, {} in all",
+                each * hpo.cycles as usize
+            ));
+            return lines;
+        }
+        if evolve.screen.tasks > 0 && evolve.candidates > 1 {
+            // Each look doubles the tasks and halves the candidates; later looks run the new tasks only.
+            let looks = evolve.candidates.next_power_of_two().ilog2() as usize;
+            let each = evolve.candidates * evolve.screen.tasks.min(pool) * evolve.screen.rollouts * looks;
+            lines.push(format!("screens: {each} rollouts a round at most"));
+        }
+        let tested = self.config.rounds.saturating_sub(evolve.removal.every);
+        if evolve.removal.every > 0 && tested > 0 {
+            let (most, first) = (gate.most_rollouts(pool), evolve.removal.every + 1);
+            lines.push(format!(
+                "removal tests: {} a round at most, from round {first} on, each of {most} rollouts at most",
+                evolve.removal.most
+            ));
+        }
+        if let Some(holdout) = &evolve.holdout {
+            let each = 2 * self.holdout.len() * holdout.group_size;
+            lines.push(format!("hold-out: {} looks at most, each of {each} rollouts", holdout.most));
+        }
+        lines
     }
 
     /// Runs what is left of the campaign.

@@ -128,7 +128,8 @@ impl ScriptRuntime {
                 ),
             };
             let apply = command(&format!("git apply - <<'END_OF_PATCH'\n{}\nEND_OF_PATCH", patch.trim_end()));
-            let hand_in = command(&format!("echo {SENTINEL} && git diff"));
+            // New files are in no `git diff` before they are named.
+            let hand_in = command(&format!("git add -N . && echo {SENTINEL} && git diff"));
             solutions.insert(task.name().to_owned(), vec![apply, hand_in]);
         }
         let played = Played { script, proposals, solutions, version: AtomicU64::new(version) };
