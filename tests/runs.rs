@@ -3,6 +3,8 @@
 mod program;
 #[path = "program/scripted.rs"]
 mod scripted;
+#[path = "program/tiny.rs"]
+mod tiny;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -266,6 +268,45 @@ fn an_evaluation_measures_the_arms_that_apply_on_tasks_that_were_not_seen() {
     assert!(html.contains("<svg") && !html.contains("<script") && !html.contains("src="));
     let other = ask("eval", &["--seed", "9"]);
     assert!(other.code == Some(1) && other.stderr.contains("begun with other settings"), "{}", other.stderr);
+}
+
+#[test]
+fn an_evaluation_loads_the_policy_from_the_checkpoints_of_the_run() {
+    let site = Site::new();
+    let folder = site.0.path();
+    tiny::write(&folder.join("tiny"));
+    let text = scripted::CAMPAIGN
+        .replace("harness-only", "grpo")
+        .replace("policy.base = \"script:script.toml\"", "policy = { base = \"./tiny\", context = 256 }");
+    std::fs::write(folder.join("campaign.toml"), text).unwrap();
+    let trained = site.train("run").run();
+    assert_eq!(trained.code, Some(0), "{}", trained.stderr);
+    let found = json(&ok(&["eval"], site.tell(&["eval", "RUN:run", "--episodes", "1", "--json"])));
+    let arm = &found["parts"][0]["arms"][0];
+    assert_eq!((arm["arm"]["name"].as_str(), arm["episodes"].as_u64()), (Some("base"), Some(2)), "{found}");
+    // A policy this small says nothing of use, but it said it.
+    assert_eq!(arm["no_verdict"], serde_json::json!({}));
+}
+
+#[test]
+fn what_retention_gives_up_is_an_event_and_takes_nothing_that_is_asked_for() {
+    let events = lines(&told(&["run", "events", "RUN:run", "--json"]));
+    let collected = |event: &&Value| {
+        event["kind"] == "episode" && event["body"]["arm"] == "collect" && event["body"]["round"] == 1
+    };
+    let old = events.iter().filter(collected).count();
+    let thinned: Vec<&Value> = events.iter().filter(|event| event["kind"] == "thinned").collect();
+    assert!(old > 0 && thinned.len() == old, "{} of {old} were thinned", thinned.len());
+    let blob = |name: &str| {
+        let digest = thinned[0]["body"][name].as_str().unwrap().strip_prefix("sha256:").unwrap().to_owned();
+        PathBuf::from(finished().path("run")).join("blobs").join(digest)
+    };
+    assert!(!blob("was").exists() && blob("record").exists());
+    // Gates, ledger and the blobs that are left were looked at by `ending`; an export leaves the others out.
+    published();
+    let id = thinned[0]["body"]["episode"].as_str().unwrap();
+    let one = finished().tell(&["replay", "RUN:run", id, "--same"]);
+    assert!(one.code == Some(1) && one.stderr.contains("were given up for room"), "{}", one.stderr);
 }
 
 #[test]

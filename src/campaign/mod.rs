@@ -9,6 +9,7 @@ mod draw;
 mod events;
 mod exchanges;
 mod gates;
+mod group;
 mod layout2;
 mod ledger;
 mod local_policy;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use tandem_host::policy::Policy;
 use tandem_host::task::Task;
 
@@ -29,6 +29,14 @@ impl PolicyRuntime {
         version: u64,
         tasks: impl IntoIterator<Item = &'a Arc<Task>>,
     ) -> Result<Self> {
+        let folder = checkpoints.join(format!("v{version}"));
+        if version > 0 && script::file_of(&config.policy.base).is_none() && !folder.exists() {
+            // Another policy would take its place without a word.
+            bail!(
+                "the checkpoint {} is not there\nhelp: restore it from a backup, or take a version that the run still has",
+                folder.display()
+            );
+        }
         Ok(match script::file_of(&config.policy.base) {
             Some(file) => Self::Scripted(ScriptRuntime::open(file, tasks, version)?),
             None => Self::Trained(Box::new(TrainedPolicy::open(config, devices, checkpoints, version)?)),

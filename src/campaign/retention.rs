@@ -39,6 +39,11 @@ impl RetentionConfig {
     }
 }
 
+/// Whether an episode was run to be trained on.
+fn is_training(row: &EpisodeRow) -> bool {
+    [Arm::Collect, Arm::Skill, Arm::TopUp, Arm::Probe].iter().any(|arm| row.arm == arm.name())
+}
+
 /// Gives up what the settings allow after round `round`, whose phases are all done.
 ///
 /// # Errors

@@ -17,7 +17,7 @@ use super::{Exit, setup, train};
 use crate::campaign::{RunLock, RunRecord, draw_order};
 use crate::evaluate::{
     ARMS, Arm, Bench, Choice, Kinds, Machine, Part, Source, TaskUse, adopt, arms, check_disjoint, evaluation,
-    html, markdown, tasks_of,
+    html, markdown, tasks_in, tasks_of,
 };
 use crate::model::Devices;
 use crate::view::Progress;
@@ -187,7 +187,11 @@ fn tasks(arguments: &EvalArguments, sources: &[Source]) -> Result<(Tasks, Tasks)
     let mut held_out = tasks_of(&folder)?;
     let used = |name, tasks: &Tasks| TaskUse { name, tasks: tasks.values().cloned().collect() };
     // Gates draw from the training tasks.
-    check_disjoint(&[used("training", &training), used("held-out", &held_out)])?;
+    let mut uses = vec![used("training", &training), used("held-out", &held_out)];
+    if let Some(holdout) = &config.evolve.holdout {
+        uses.push(TaskUse { name: "hold-out", tasks: tasks_in(&holdout.tasks)? });
+    }
+    check_disjoint(&uses)?;
     for source in &sources[1..] {
         let others = tasks_of(&source.config.tasks.train)?;
         check_disjoint(&[used("training", &others), used("held-out", &held_out)])?;

@@ -21,7 +21,7 @@ pub struct RunCommand {
     #[command(subcommand)]
     look: Option<Look>,
     #[command(flatten)]
-    work: Option<run::RunArguments>,
+    work: run::RunArguments,
 }
 
 #[derive(Subcommand)]
@@ -94,11 +94,9 @@ enum Look {
 }
 
 pub async fn run(command: RunCommand) -> Result<Exit> {
-    match (command.look, command.work) {
-        (Some(look), _) => self::look(look).await,
-        (None, Some(work)) => run::run(work).await,
-        // Without a subcommand clap demands the arguments.
-        (None, None) => Ok(Exit::Failed),
+    match command.look {
+        Some(look) => self::look(look).await,
+        None => run::run(command.work).await,
     }
 }
 

@@ -9,6 +9,7 @@ use tandem_host::store::write_whole;
 
 use super::{Exit, setup};
 use crate::campaign::{Campaign, CampaignConfig, KEPT, Parts, RunLock};
+use crate::evaluate::check_campaign;
 use crate::model::Devices;
 use crate::view::{Progress, Stats};
 
@@ -38,7 +39,6 @@ pub async fn run(arguments: TrainArguments) -> Result<Exit> {
     let mut config = CampaignConfig::load(&arguments.campaign)?;
     config.check_for_training().map_err(anyhow::Error::msg)?;
     let devices = Devices::parse(&arguments.device, arguments.exchange.as_deref())?;
-    crate::evaluate::check_campaign(&config)?;
     let run = arguments.run.clone().unwrap_or_else(|| Path::new("runs").join(&config.name));
     settle_compute(&mut config, &run, &arguments)?;
     let lock = claim(&run, &config, &arguments)?;
@@ -58,7 +58,10 @@ pub async fn run(arguments: TrainArguments) -> Result<Exit> {
         devices,
     };
     let text = serde_json::to_string_pretty(&config)?;
+    let apart = check_campaign(&config);
+    // What is wrong with a set itself is told first.
     let mut campaign = Campaign::open(config, &run, parts).await?;
+    apart?;
     // From here on the folder holds a run: what could be wrong at the start was not.
     write_whole(&run.join(KEPT), text.as_bytes())?;
     if let Some(cost) = campaign.gate_cost()? {

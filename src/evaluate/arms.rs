@@ -234,7 +234,10 @@ fn early_harness(publications: &[Publication], round: u32) -> Option<Digest> {
 /// Training tasks of the first round that no episode of it solved.
 pub fn hard_set(record: &RunRecord) -> Result<BTreeSet<String>> {
     let rows = record.episodes()?;
-    let first = || rows.iter().filter(|row| row.round == 1 && row.arm == "collect" && row.valid());
+    let first = || {
+        rows.iter()
+            .filter(|row| row.round == 1 && ["collect", "probe"].contains(&row.arm.as_str()) && row.valid())
+    };
     let solved: BTreeSet<&str> = first().filter(|row| row.solved()).map(|row| row.task.as_str()).collect();
     let hard = first().filter(|row| !solved.contains(row.task.as_str()));
     Ok(hard.map(|row| row.task.clone()).collect())

@@ -78,16 +78,20 @@ pub fn check_disjoint(uses: &[TaskUse<'_>]) -> Result<(), Contaminated> {
 /// # Errors
 /// Sets that cannot be read, and two tasks that are too near.
 pub fn check_campaign(config: &CampaignConfig) -> anyhow::Result<()> {
-    let Some(evaluation) = &config.tasks.evaluation else { return Ok(()) };
-    if evaluation == &config.tasks.train {
-        return Ok(());
+    let evaluation = config.tasks.evaluation.as_ref().filter(|folder| **folder != config.tasks.train);
+    let holdout = config.evolve.holdout.as_ref().map(|holdout| &holdout.tasks);
+    let mut uses = vec![TaskUse { name: "training", tasks: tasks_in(&config.tasks.train)? }];
+    for (name, folder) in [("evaluation", evaluation), ("hold-out", holdout)] {
+        if let Some(folder) = folder {
+            uses.push(TaskUse { name, tasks: tasks_in(folder)? });
+        }
     }
-    let tasks = |folder: &Path| Ok::<_, anyhow::Error>(TaskSet::load(folder)?.tasks().to_vec());
-    check_disjoint(&[
-        TaskUse { name: "training", tasks: tasks(&config.tasks.train)? },
-        TaskUse { name: "evaluation", tasks: tasks(evaluation)? },
-    ])?;
-    Ok(())
+    Ok(check_disjoint(&uses)?)
+}
+
+/// The tasks of a folder.
+pub fn tasks_in(folder: &Path) -> anyhow::Result<Vec<Arc<Task>>> {
+    Ok(TaskSet::load(folder)?.tasks().to_vec())
 }
 
 #[cfg(test)]

@@ -15,6 +15,6 @@ pub use bench::{Bench, Machine, Source, adopt, tasks_of};
 pub use bisect::{
     Asked, Bisected, culprit, places as bisect_places, recorded as bisect_recorded, search as bisect_search,
 };
-pub use disjoint::{TaskUse, check_campaign, check_disjoint};
+pub use disjoint::{TaskUse, check_campaign, check_disjoint, tasks_in};
 pub use pages::{html, markdown};
 pub use table::evaluation;

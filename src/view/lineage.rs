@@ -152,7 +152,7 @@ fn line(
     phase: &str,
     candidate: CandidateReport,
 ) -> Result<PluginLine> {
-    let verdict = candidate.verdict();
+    let (verdict, name) = (candidate.verdict(), candidate.name());
     let CandidateReport { proposal, plugin, incumbent, harness, gate, .. } = candidate;
     let counted = record.phase::<Diagnosis>(round, "diagnosis")?.map(|diagnosis| {
         let tasks = diagnosis.signals.get(&proposal.signal);
@@ -165,7 +165,7 @@ fn line(
         }
     });
     Ok(PluginLine {
-        name: proposal.name,
+        name,
         plugin,
         source: Some(proposal.source),
         author: author.to_owned(),

@@ -14,7 +14,7 @@ pub const DIE_AT: &str = "TANDEM_DIE_AT_MOMENT";
 /// Two rounds of harness evolution: on the tasks `a`, `c` and `e` the script never hands in, so the candidate
 /// that rescues its work is accepted; on `b` and `d` it hands in nothing half of the time, and no candidate
 /// helps.
-const CAMPAIGN: &str = r#"
+pub const CAMPAIGN: &str = r#"
 name = "killed"
 method = "harness-only"
 seed = 11
@@ -38,6 +38,8 @@ batch = 1
 group_size = 1
 [evaluation]
 episodes = 1
+[retention]
+transcripts = 1
 "#;
 
 const SCRIPT: &str = r#"
