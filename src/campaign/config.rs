@@ -438,9 +438,8 @@ impl CampaignConfig {
             }
             _ => return Ok(()),
         };
-        Err(format!(
-            "the campaign sets `[{section}]`, but {why}\nhelp: leave the section out; `tandem teacher ask` can use it"
-        ))
+        let ask = if section.starts_with("teacher.") { "; `tandem teacher ask` can use it" } else { "" };
+        Err(format!("the campaign sets `[{section}]`, but {why}\nhelp: leave the section out{ask}"))
     }
 
     /// Rounds of the whole run: collecting, and what follows from it.
