@@ -388,6 +388,7 @@ fn skills_only_where_all_failed_go_to_no_other_task() {
             ("rounds", "2"),
             ("rollout.group_size", "3"),
             ("rollout.groups", "8"),
+            ("rollout.diagnosed", "1.0"),
             ("rollout.top_up.cap", "0"),
             ("teacher.skill.kind", "'command'"),
             ("teacher.skill.command", &skill),

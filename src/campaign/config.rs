@@ -431,14 +431,22 @@ impl CampaignConfig {
             Method::HarnessAdapt | Method::Grpo if self.self_hpo != Default::default() => {
                 ("self_hpo", format!("the method `{}` has no cycles", method.name()))
             }
+            Method::Grpo if self.evolve.holdout.is_some() => {
+                ("evolve.holdout", "the method `grpo` accepts no candidates".into())
+            }
+            Method::SelfHpo if self.evolve.screen.tasks > 0 => {
+                ("evolve.screen", "the harness step of `self-hpo` is a screen itself".into())
+            }
+            Method::SelfHpo if self.evolve.savings.reuse => {
+                ("evolve.savings", "`self-hpo` gates before it collects, so there is nothing to reuse".into())
+            }
             _ if !skill && self.skills != Default::default() => {
                 ("skills", "no `[teacher.skill]` writes any".into())
             }
             _ => return Ok(()),
         };
-        Err(format!(
-            "the campaign sets `[{section}]`, but {why}\nhelp: leave the section out; `tandem teacher ask` can use it"
-        ))
+        let ask = if section.starts_with("teacher.") { "; `tandem teacher ask` can use it" } else { "" };
+        Err(format!("the campaign sets `[{section}]`, but {why}\nhelp: leave the section out{ask}"))
     }
 
     /// Rounds of the whole run: collecting, and what follows from it.

@@ -285,6 +285,14 @@ mod tests {
             "skills.mode = 'off-context'",
             "the campaign sets `[skills]`, but no `[teacher.skill]` writes any",
         );
+        check(
+            "method = 'grpo'\nevolve.holdout.tasks = 'h'",
+            "the campaign sets `[evolve.holdout]`, but the method `grpo` accepts no candidates",
+        );
+        check(
+            "method = 'self-hpo'\nevolve.screen.tasks = 4",
+            "the campaign sets `[evolve.screen]`, but the harness step of `self-hpo` is a screen itself",
+        );
         check("skills.mode = 'mixed'", "TOML parse error at line 4, column 15");
         check("evolve.screen.rollouts = 0", "`evolve.screen.rollouts` is 0, but must be at least 1");
         check(

@@ -40,6 +40,7 @@ impl Campaign {
             let first = cycle * updates + 1;
             let hard = self.hard_set(first).await?;
             self.harness_step(first, &hard).await?;
+            self.consult_holdout(first).await?;
             for round in first..first + updates {
                 let (seen, others) = self.drawn(round);
                 self.collect(round, &[seen, others].concat()).await?;
