@@ -1,5 +1,6 @@
 //! How do a pass forward and its gradient go through the layers, and what is kept in between?
 
+use burn::module::Module;
 use burn::prelude::*;
 
 use super::Recompute;
@@ -67,20 +68,22 @@ impl Forward {
 
 impl Kept {
     fn new(model: &CausalLm, batch: &MicroBatch, device: &Device) -> Self {
-        let plain = burn::module::Module::valid(model);
         let ids = ids(batch, device);
         let lowest = lowest_trained(model);
-        let mut x = plain.embed(ids.clone());
-        let layer_inputs = LayerInputs::causal(plain.config(), batch.width, &x);
+        // The operations are those of a pass with a graph, and there is nothing to keep: where nothing can ever have a
+        // gradient, a backend may compute in another order, and the bits would differ.
+        let frozen = model.clone().no_grad();
+        let mut x = frozen.embed(ids.clone());
+        let layer_inputs = LayerInputs::causal(model.config(), batch.width, &x);
         let mut inputs = Vec::new();
-        for (index, layer) in plain.layers.iter().enumerate() {
+        for (index, layer) in frozen.layers.iter().enumerate() {
             if index >= lowest {
-                inputs.push(x.clone());
+                inputs.push(x.clone().inner());
             }
             x = layer.forward(x, &layer_inputs);
         }
-        let selected = trained_rows(plain.norm.forward(x.clone()), batch, device);
-        Self { ids, inputs, last: x, selected }
+        let selected = trained_rows(frozen.norm.forward(x.clone()), batch, device).inner();
+        Self { ids, inputs, last: x.inner(), selected }
     }
 
     fn pull_back(
@@ -186,7 +189,7 @@ mod tests {
         let members: Vec<usize> = (0..samples.len()).collect();
         let batch = &super::super::batch::pack(&samples, &members, 10_000, 1)[0];
         for (model, expected) in [(full(true), 3), (adapted(), 2)] {
-            let model = burn::module::Module::train(model);
+            let model = model.train();
             let kept = Kept::new(&model, batch, &Device::flex());
             assert_eq!(kept.inputs.len(), expected);
             assert!(!kept.selected.is_tracked() && !kept.last.is_tracked());
