@@ -10,7 +10,7 @@ use super::GenerateError;
 use super::cache::KvCache;
 use super::forward::{Inference, Row};
 use super::job::{Finish, Job, Reply, SampleRequest};
-use super::sampler::{self, Draw};
+use super::sampler::{self, Draw, Token};
 use super::slots::{Slots, common};
 use crate::model::CausalLm;
 
@@ -266,28 +266,30 @@ impl Worker {
         }
         rows.sort_by_key(|(_, row)| row.slot);
         let (jobs, rows): (Vec<usize>, Vec<Row>) = rows.into_iter().unzip();
+        #[cfg(feature = "cuda")]
+        {
+            let mut draws = draws(&mut self.jobs, &jobs);
+            if let Some(tokens) = self.inference.draw(&mut self.cache, &rows, &mut draws) {
+                rows.iter().for_each(|row| self.slots.push(row.slot, &row.ids));
+                self.append(jobs, tokens?);
+                return Ok(());
+            }
+        }
         let hidden = self.inference.advance(&mut self.cache, &rows);
         rows.iter().for_each(|row| self.slots.push(row.slot, &row.ids));
         self.sample(hidden, jobs)
     }
 
-    /// Samples the next token of `jobs` from their hidden states, and ends replies that are over.
+    /// Samples the next token of `jobs` from their hidden states.
     fn sample(&mut self, hidden: Tensor<2>, jobs: Vec<usize>) -> Result<(), GenerateError> {
         let logits = self.inference.logits(hidden);
-        let mut ordered: Vec<(usize, Draw)> = self
-            .jobs
-            .iter_mut()
-            .enumerate()
-            .filter_map(|(index, job)| {
-                let place = jobs.iter().position(|chosen| *chosen == index)?;
-                let (temperature, top_k, top_p) = (job.temperature, job.top_k, job.top_p);
-                Some((place, Draw { temperature, top_k, top_p, random: &mut job.random }))
-            })
-            .collect();
-        ordered.sort_by_key(|(place, _)| *place);
-        let mut draws: Vec<Draw> = ordered.into_iter().map(|(_, draw)| draw).collect();
-        let tokens = sampler::sample(logits, &mut draws)?;
+        let tokens = sampler::sample(logits, &mut draws(&mut self.jobs, &jobs))?;
+        self.append(jobs, tokens);
+        Ok(())
+    }
 
+    /// Gives each of `jobs` its next token, and ends replies that are over.
+    fn append(&mut self, jobs: Vec<usize>, tokens: Vec<Token>) {
         let mut over: Vec<(usize, Result<Finish, GenerateError>)> = Vec::new();
         for (index, token) in jobs.into_iter().zip(tokens) {
             match self.jobs[index].push(token.id, token.logprob) {
@@ -309,8 +311,25 @@ impl Worker {
                 Err(error) => job.fail(error),
             }
         }
-        Ok(())
     }
+}
+
+/// How the next token of each of `chosen` is drawn, in their order.
+fn draws<'a>(jobs: &'a mut [Job], chosen: &[usize]) -> Vec<Draw<'a>> {
+    let mut places = vec![None; jobs.len()];
+    for (place, job) in chosen.iter().enumerate() {
+        places[*job] = Some(place);
+    }
+    let mut ordered: Vec<(usize, Draw)> = jobs
+        .iter_mut()
+        .zip(places)
+        .filter_map(|(job, place)| {
+            let (temperature, top_k, top_p) = (job.temperature, job.top_k, job.top_p);
+            Some((place?, Draw { temperature, top_k, top_p, random: &mut job.random }))
+        })
+        .collect();
+    ordered.sort_by_key(|(place, _)| *place);
+    ordered.into_iter().map(|(_, draw)| draw).collect()
 }
 
 /// The text of a panic.
