@@ -4,6 +4,8 @@ mod checks;
 mod models;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "cuda")]
+mod timings;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -12,6 +14,8 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use crate::model::{ComputeType, gaussian};
+#[cfg(feature = "cuda")]
+pub use timings::{Timing, timings};
 
 /// One operation, or several that belong together, on the device and on the CPU.
 #[derive(Clone, Debug, PartialEq)]

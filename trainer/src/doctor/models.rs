@@ -166,16 +166,8 @@ fn sampled(place: &Place) -> Vec<f32> {
                 ..SampleRequest::default()
             };
             let sequence = generator.open().unwrap_or_else(|error| fault(error.to_string()));
-            let (sender, receiver) = std::sync::mpsc::channel();
-            let send = move |result| {
-                let _ = sender.send(result);
-            };
-            sequence.sample(request, Box::new(send));
-            let sampled = match receiver.recv() {
-                Ok(Ok(sampled)) => sampled,
-                Ok(Err(error)) => fault(error.to_string()),
-                Err(error) => fault(error.to_string()),
-            };
+            let sampled = sequence.sample_blocking(request);
+            let sampled = sampled.unwrap_or_else(|error| fault(error.to_string()));
             let ids = [prompt.clone(), sampled.ids.clone()].concat();
             let mask = (0..ids.len()).map(|at| at >= prompt.len()).collect();
             let learned = learner.logprobs(&[Sample::demonstration(ids, mask)]);
