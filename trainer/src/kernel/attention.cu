@@ -21,46 +21,6 @@ struct Strides {
     int row;
 };
 
-// --- instructions
-__device__ __forceinline__ u32 shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at); }
-// Four 8×8 matrices for the tensor cores; each thread names a row of one of them.
-__device__ __forceinline__ void load_4(u32* out, u32 at) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3]) : "r"(at) : "memory");
-}
-__device__ __forceinline__ void load_4_transposed(u32* out, u32 at) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3]) : "r"(at) : "memory");
-}
-// c += a · b: 16×16 times 16×8.
-__device__ __forceinline__ void multiply(float* c, const u32* a, u32 b0, u32 b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-                 "{%0, %1, %2, %3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-// 16 bytes on their way to shared memory; zeros if not `real`.
-__device__ __forceinline__ void copy_16(u32 to, const void* from, bool real) {
-    int bytes = real ? 16 : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
-}
-__device__ __forceinline__ void copies_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// All groups of copies but the newest `left` have arrived.
-template <int left> __device__ __forceinline__ void copies_wait() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
-}
-__device__ __forceinline__ u32 pack(float first, float second) {
-    u32 out;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(second), "f"(first));
-    return out;
-}
-__device__ __forceinline__ float power_of_2(float x) {
-    float out;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
-    return out;
-}
-// --- end of instructions
-
 // Where a piece lies in a tile: eight rows of the same piece lie in different banks.
 __device__ __forceinline__ u32 place(u32 tile, int row, int piece) {
     return tile + (u32)((row * PIECES + (piece ^ (row & 7))) * 16);

@@ -43,6 +43,7 @@ pub struct Moments {
 /// AdamW ("Decoupled Weight Decay Regularization") with f32 master weights.
 ///
 /// Only a parameter that has received a gradient has state.
+#[derive(Debug)]
 pub struct AdamW {
     pub(super) config: AdamWConfig,
     pub(super) step: u64,

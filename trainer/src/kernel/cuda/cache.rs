@@ -10,6 +10,8 @@ use super::decode::{cube, cube_integers};
 use crate::kernel::cube::{gpu, narrow_ids};
 
 const THREADS: usize = 256;
+/// Tokens that are read at once, in 16 bytes.
+const PIECE: usize = 8;
 
 /// Keys and values of all layers in memory of our own, which nothing moves.
 ///
@@ -37,6 +39,7 @@ impl DeviceCache {
     ) -> Result<Option<Self>, String> {
         let probe = cube(Tensor::<1>::zeros([1], (device, DType::BF16)))?;
         let Some(gpu) = gpu(&probe) else { return Ok(None) };
+        let capacity = capacity.next_multiple_of(PIECE);
         let layers = allocate(&gpu, layers, slots * heads * width * capacity)?;
         Ok(Some(Self { gpu, device: device.clone(), layers, slots, heads, width, capacity, changes: 0 }))
     }
@@ -58,6 +61,7 @@ impl DeviceCache {
 
     /// Makes the slots longer; what is stored stays.
     pub fn grow(&mut self, capacity: usize) -> Result<(), String> {
+        let capacity = capacity.next_multiple_of(PIECE);
         let (old, lines) = (self.capacity, self.slots * self.heads);
         let wider = allocate(&self.gpu, self.layers.len(), lines * self.width * capacity)?;
         for ([keys, values], [new_keys, new_values]) in self.layers.iter().zip(&wider) {

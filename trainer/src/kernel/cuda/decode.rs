@@ -20,6 +20,8 @@ use crate::model::{CausalLm, PlainParts, RotaryTable};
 
 /// Threads of a block for a row of activations.
 const THREADS: usize = 256;
+/// Positions of a tile of keys and of values, as in `decoding.cu`; a block holds two of each.
+const TILE: usize = 64;
 /// Of a block for a row of logits.
 const SAMPLING_THREADS: usize = 512;
 
@@ -351,10 +353,14 @@ impl Decoder {
                     &width_i,
                 ],
             )?;
-            work.launch(
-                (options, "decode_attention"),
+            let (name, block) = match width {
+                64 | 128 => ("decode_tiles", [128, 4 * TILE * width * 2]),
+                _ => ("decode_attention", [THREADS, 0]),
+            };
+            work.launch_shared(
+                (options, name),
                 [key_heads, rows],
-                THREADS,
+                block,
                 &[
                     &buffers.qkv,
                     &buffers.attended,

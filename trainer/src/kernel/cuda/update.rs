@@ -51,6 +51,12 @@ pub(crate) struct DeviceMoments {
     total: usize,
 }
 
+impl std::fmt::Debug for DeviceMoments {
+    fn fmt(&self, out: &mut std::fmt::Formatter) -> std::fmt::Result {
+        out.debug_struct("DeviceMoments").field("total", &self.total).finish_non_exhaustive()
+    }
+}
+
 struct Place {
     start: usize,
     count: usize,
