@@ -51,6 +51,10 @@ impl Buckets {
     }
 }
 
+/// Reading a token with a recorded graph takes a few milliseconds, and a padded batch some tens.
+#[cfg(feature = "cuda")]
+const SINGLY: usize = 8;
+
 /// The policy as the worker computes it.
 pub(super) struct Inference {
     model: CausalLm,
@@ -89,6 +93,15 @@ impl Inference {
 
     pub fn model(&self) -> &CausalLm {
         &self.model
+    }
+
+    /// The most tokens of a prompt that are better read one by one; 0 if none.
+    pub fn reads_singly(&self) -> usize {
+        #[cfg(feature = "cuda")]
+        if self.decoder.is_some() {
+            return SINGLY;
+        }
+        0
     }
 
     fn fuses_attention(&self, tokens: usize) -> bool {

@@ -178,10 +178,14 @@ impl Worker {
         if prompts.is_empty() {
             return self.step_replies();
         }
-        let rows: Vec<Row> = prompts.iter().map(|(_, row)| row.clone()).collect();
+        let (jobs, rows): (Vec<usize>, Vec<Row>) = prompts.into_iter().unzip();
+        #[cfg(feature = "cuda")]
+        if self.draw(&jobs, &rows)? {
+            return Ok(());
+        }
         let hidden = self.inference.advance(&mut self.cache, &rows);
         let mut complete = Vec::new();
-        for (number, (job, row)) in prompts.iter().enumerate() {
+        for (number, (job, row)) in jobs.iter().zip(&rows).enumerate() {
             self.slots.push(row.slot, &row.ids);
             if self.slots.filled(row.slot) == self.jobs[*job].prompt.len() {
                 complete.push((number, *job));
@@ -213,7 +217,9 @@ impl Worker {
             let job = &self.jobs[index];
             let Some(slot) = self.slots.of(job.sequence) else { continue };
             let start = self.slots.filled(slot);
-            let length = (job.prompt.len() - start).min(budget);
+            let left = job.prompt.len() - start;
+            // A few tokens are read one by one where that is faster than as a padded batch.
+            let length = if left <= self.inference.reads_singly() { 1 } else { left.min(budget) };
             // Rows are padded to the longest, so only similar lengths go together.
             let padded = longest.max(length);
             let shortest = picked.iter().map(|(_, row)| row.ids.len()).fold(length, usize::min);
@@ -255,8 +261,9 @@ impl Worker {
     /// The next token of every reply.
     fn step_replies(&mut self) -> Result<(), GenerateError> {
         let mut rows: Vec<(usize, Row)> = Vec::new();
+        let slots = self.slots.by_owner();
         for (index, job) in self.jobs.iter().enumerate() {
-            if let (Some(slot), Some(last)) = (self.slots.of(job.sequence), job.ids.last()) {
+            if let (Some(&slot), Some(last)) = (slots.get(&job.sequence), job.ids.last()) {
                 rows.push((index, Row { slot, start: self.slots.filled(slot), ids: vec![*last] }));
             }
         }
@@ -267,17 +274,32 @@ impl Worker {
         rows.sort_by_key(|(_, row)| row.slot);
         let (jobs, rows): (Vec<usize>, Vec<Row>) = rows.into_iter().unzip();
         #[cfg(feature = "cuda")]
-        {
-            let mut draws = draws(&mut self.jobs, &jobs);
-            if let Some(tokens) = self.inference.draw(&mut self.cache, &rows, &mut draws) {
-                rows.iter().for_each(|row| self.slots.push(row.slot, &row.ids));
-                self.append(jobs, tokens?);
-                return Ok(());
-            }
+        if self.draw(&jobs, &rows)? {
+            return Ok(());
         }
         let hidden = self.inference.advance(&mut self.cache, &rows);
         rows.iter().for_each(|row| self.slots.push(row.slot, &row.ids));
         self.sample(hidden, jobs)
+    }
+
+    /// Computes the last tokens of `jobs` and draws the next ones in one go, where the device has a way of its own.
+    /// False where it has none, or a row is more or something else than a last token.
+    #[cfg(feature = "cuda")]
+    fn draw(&mut self, jobs: &[usize], rows: &[Row]) -> Result<bool, GenerateError> {
+        let is_last = |(job, row): (&usize, &Row)| {
+            let job = &self.jobs[*job];
+            row.ids.len() == 1 && row.start + 1 == job.prompt.len() + job.ids.len()
+        };
+        if !jobs.iter().zip(rows).all(is_last) {
+            return Ok(false);
+        }
+        let mut draws = draws(&mut self.jobs, jobs);
+        let Some(tokens) = self.inference.draw(&mut self.cache, rows, &mut draws) else {
+            return Ok(false);
+        };
+        rows.iter().for_each(|row| self.slots.push(row.slot, &row.ids));
+        self.append(jobs.to_vec(), tokens?);
+        Ok(true)
     }
 
     /// Samples the next token of `jobs` from their hidden states.

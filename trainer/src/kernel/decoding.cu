@@ -5,7 +5,6 @@
 
 // Positions of a tile, of which each of the four warps takes 16.
 #define SPAN_OF_TILE 64
-#define SPAN_PIECES (SPAN_OF_TILE / 8)
 #define HEAD_PIECES (HEAD_WIDTH / 8)
 
 // A block for each key head and row. The queries of the group are the first rows of a left factor of 16 rows. Each
@@ -19,29 +18,24 @@ extern "C" __global__ void __launch_bounds__(128) decode_tiles(
     if (slot < 0) return;
     int length = positions[row] + 1, lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
     const bf16* own = qkv + ((long long)row * (query_heads + 2 * key_heads) + (long long)head * QUERY_GROUP) * HEAD_WIDTH;
-    const bf16* keys = key_caches[layer] + ((long long)slot * key_heads + head) * HEAD_WIDTH * capacity;
-    const bf16* values = value_caches[layer] + ((long long)slot * key_heads + head) * capacity * HEAD_WIDTH;
+    long long place_of_slot = ((long long)slot * key_heads + head) * capacity * HEAD_WIDTH;
+    const bf16* keys = key_caches[layer] + place_of_slot;
+    const bf16* values = value_caches[layer] + place_of_slot;
     const u32 size = SPAN_OF_TILE * HEAD_WIDTH * 2;
     u32 base = shared_address(memory);
 
-    // Keys lie component by component: HEAD_WIDTH rows of 64 positions; values are 64 rows of HEAD_WIDTH. Pieces of
-    // eight rows lie in different banks.
+    // Tiles are 64 rows of HEAD_WIDTH; a piece of eight rows lies in different banks.
     auto prepare = [&](int tile) {
         u32 to = base + (tile & 1) * 2 * size;
         int start = tile * SPAN_OF_TILE;
         #pragma unroll
-        for (int at = threadIdx.x; at < HEAD_WIDTH * SPAN_PIECES; at += 128) {
-            int line = at / SPAN_PIECES, piece = at % SPAN_PIECES;
-            bool real = start + 8 * piece < length;
-            copy_16(to + (u32)((line * SPAN_PIECES + (piece ^ (line & 7))) * 16),
-                    keys + (real ? (long long)line * capacity + start + 8 * piece : 0), real);
-        }
-        #pragma unroll
         for (int at = threadIdx.x; at < SPAN_OF_TILE * HEAD_PIECES; at += 128) {
             int line = at / HEAD_PIECES, piece = at % HEAD_PIECES;
             bool real = start + line < length;
-            copy_16(to + size + (u32)((line * HEAD_PIECES + (piece ^ (line & 7))) * 16),
-                    values + (real ? (long long)(start + line) * HEAD_WIDTH + 8 * piece : 0), real);
+            long long from = real ? (long long)(start + line) * HEAD_WIDTH + 8 * piece : 0;
+            u32 place = to + (u32)((line * HEAD_PIECES + (piece ^ (line & 7))) * 16);
+            copy_16(place, keys + from, real);
+            copy_16(place + size, values + from, real);
         }
         copies_end();
     };
@@ -75,8 +69,8 @@ extern "C" __global__ void __launch_bounds__(128) decode_tiles(
             #pragma unroll
             for (int k = 0; k < HEAD_WIDTH / 16; k++) {
                 u32 b[4];
-                int line = 16 * k + (lane & 7) + (matrix & 1) * 8, piece = 2 * warp + (matrix >> 1);
-                load_4_transposed(b, key_tile + (u32)((line * SPAN_PIECES + (piece ^ (line & 7))) * 16));
+                int line = 16 * warp + (lane & 7) + (matrix >> 1) * 8, piece = 2 * k + (matrix & 1);
+                load_4(b, key_tile + (u32)((line * HEAD_PIECES + (piece ^ (line & 7))) * 16));
                 multiply(x[0], queries[k], b[0], b[1]);
                 multiply(x[1], queries[k], b[2], b[3]);
             }

@@ -238,10 +238,9 @@ extern "C" __global__ void rotate_and_store(
                 qkv[start + at] = turned;
                 qkv[start + half + at] = other;
             } else {
-                // Keys are kept component by component, so that threads read positions side by side.
-                long long to = ((long long)slot * key_heads + head - query_heads) * width;
-                keys[(to + at) * capacity + position] = turned;
-                keys[(to + half + at) * capacity + position] = other;
+                long long to = (((long long)slot * key_heads + head - query_heads) * capacity + position) * width;
+                keys[to + at] = turned;
+                keys[to + half + at] = other;
             }
         }
     }
@@ -274,8 +273,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) decode_attention(
     for (int at = thread; at < QUERY_GROUP * HEAD_WIDTH; at += THREADS)
         queries[at % HEAD_WIDTH][at / HEAD_WIDTH] = scale * wide(own[at]);
     if (thread < QUERY_GROUP) { peaks[thread] = -INFINITY; sums[thread] = 0.0f; }
-    const bf16* keys = key_caches[layer] + ((long long)slot * key_heads + head) * HEAD_WIDTH * capacity;
-    const bf16* values = value_caches[layer] + ((long long)slot * key_heads + head) * capacity * HEAD_WIDTH;
+    long long place_of_slot = ((long long)slot * key_heads + head) * capacity * HEAD_WIDTH;
+    const bf16* keys = key_caches[layer] + place_of_slot;
+    const bf16* values = value_caches[layer] + place_of_slot;
     // Values: so many threads share a position, each with two components.
     const int half = HEAD_WIDTH / 2, places = THREADS / half;
     int place = thread / half, component = thread % half;
@@ -290,16 +290,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) decode_attention(
         #pragma unroll
         for (int q = 0; q < QUERY_GROUP; q++) a[q] = b[q] = 0.0f;
         if (at < length) {
-            const u32* line = (const u32*)(keys + at);
-            int step = capacity >> 1;
-            #pragma unroll 16
-            for (int d = 0; d < HEAD_WIDTH; d++) {
-                u32 both = line[d * step];
-                float x = low(both), y = high(both);
+            // The second position may lie after the last one, within the slot.
+            const u32* line = (const u32*)(keys + (long long)at * HEAD_WIDTH);
+            #pragma unroll 8
+            for (int d = 0; d < HEAD_WIDTH / 2; d++) {
+                u32 one = line[d], other = line[HEAD_WIDTH / 2 + d];
                 #pragma unroll
                 for (int q = 0; q < QUERY_GROUP; q++) {
-                    a[q] += queries[d][q] * x;
-                    b[q] += queries[d][q] * y;
+                    a[q] += queries[2 * d][q] * low(one) + queries[2 * d + 1][q] * high(one);
+                    b[q] += queries[2 * d][q] * low(other) + queries[2 * d + 1][q] * high(other);
                 }
             }
         }
@@ -376,20 +375,21 @@ extern "C" __global__ void store_tokens(
     long long from = (long long)blockIdx.x * heads * width;
     for (int at = threadIdx.x; at < heads * width; at += blockDim.x) {
         int head = at / width, component = at % width;
-        long long place = (long long)slot * heads + head;
-        key_cache[(place * width + component) * capacity + position] = keys[from + at];
-        value_cache[(place * capacity + position) * width + component] = values[from + at];
+        long long to = (((long long)slot * heads + head) * capacity + position) * width + component;
+        key_cache[to] = keys[from + at];
+        value_cache[to] = values[from + at];
     }
 }
 
-// The first tokens of one slot to another: a block for each head and component.
+// The first tokens of one slot to another: a block for each head and token.
 extern "C" __global__ void copy_slot(
     bf16* keys, bf16* values, int source, int target, int tokens, int heads, int width, int capacity) {
-    int head = blockIdx.x / width, component = blockIdx.x % width;
-    long long from = (long long)source * heads + head, to = (long long)target * heads + head;
-    for (int at = threadIdx.x; at < tokens; at += blockDim.x) {
-        keys[(to * width + component) * capacity + at] = keys[(from * width + component) * capacity + at];
-        values[(to * capacity + at) * width + component] = values[(from * capacity + at) * width + component];
+    int head = blockIdx.x / tokens, token = blockIdx.x % tokens;
+    long long from = (((long long)source * heads + head) * capacity + token) * width;
+    long long to = (((long long)target * heads + head) * capacity + token) * width;
+    for (int at = threadIdx.x; at < width; at += blockDim.x) {
+        keys[to + at] = keys[from + at];
+        values[to + at] = values[from + at];
     }
 }
 

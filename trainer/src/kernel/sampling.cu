@@ -1,9 +1,9 @@
 // The next token of each row, drawn in the same launch as its logits.
 
-// What a row is drawn with: the least likely number to repeat, and what logits are multiplied by (0 or less takes
+// What a row is drawn with: a seed, and what logits are multiplied by (0 or less takes
 // the likeliest token).
 struct Drawing {
-    unsigned long long seed;
+    u32 low_seed, high_seed;
     float inverse;
     int unused;
 };
@@ -12,12 +12,14 @@ struct Drawn {
     float logp;
 };
 
-// 32 random bits for a token of a row (Steele, Lea and Flood 2014, SplitMix64).
-__device__ __forceinline__ u32 random_bits(unsigned long long seed, int token) {
-    unsigned long long z = seed + (unsigned long long)(token + 1) * 0x9e3779b97f4a7c15ull;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-    return (u32)((z ^ (z >> 31)) >> 32);
+// Random bits for a token of a row: the finaliser of MurmurHash3 (Appleby 2011) twice, with half of the seed each time.
+__device__ __forceinline__ u32 mixed(u32 x) {
+    x = (x ^ (x >> 16)) * 0x85ebca6bu;
+    x = (x ^ (x >> 13)) * 0xc2b2ae35u;
+    return x ^ (x >> 16);
+}
+__device__ __forceinline__ u32 random_bits(u32 low_seed, u32 high_seed, int token) {
+    return mixed(mixed((u32)token ^ low_seed) + high_seed);
 }
 
 // The token that exponential clocks with the tokens' probabilities as rates ring first (the Gumbel-max trick), and
@@ -37,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(512) sample_tokens(
         float score = x;
         if (draws) {
             // In (0, 1), and exact in f32.
-            float uniform = ((float)(random_bits(drawing.seed, token) >> 9) + 0.5f) * 1.1920928955078125e-7f;
+            float uniform = ((float)(random_bits(drawing.low_seed, drawing.high_seed, token) >> 9) + 0.5f) * 1.1920928955078125e-7f;
             score -= __logf(-__logf(uniform));
         }
         if (score > best) { best = score; chosen = token; }
