@@ -115,11 +115,11 @@ impl Bench {
         }
     }
 
-    /// Compares every operation with the CPU.
+    /// Compares every operation with the CPU, in the format that is measured.
     fn check(&self) -> Outcome {
         let start = Instant::now();
         let mut bad = 0;
-        tandem_trainer::doctor::examine(&self.device, &self.only, |check| {
+        tandem_trainer::doctor::examine_in(&[self.compute], &self.device, &self.only, |check| {
             let found = match &check.error {
                 Ok(error) => format!("{error:.1e}"),
                 Err(reason) => reason.clone(),
@@ -230,6 +230,7 @@ impl Bench {
 
     /// Samples replies, trains on them and publishes, many times; memory must not grow.
     fn sample_and_update(&self, name: &str, steps: usize) -> Outcome {
+        let steps = self.steps.unwrap_or(steps);
         let (steps, sequences, prompt, reply) = if self.tiny { (3, 2, 8, 4) } else { (steps, 64, 128, 32) };
         let model = CausalLm::random_on_device(self.shape(smollm2()), self.compute, &self.device);
         let vocabulary = model.config().vocab_size;
