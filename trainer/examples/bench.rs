@@ -210,7 +210,7 @@ impl Bench {
         // Reading the turn's token and the first draw are taken off, as the script for PyTorch does it.
         let (mut seconds, mut whole) = (Vec::new(), Vec::new());
         for _ in 0..3 {
-            let mut timed = |reply: usize| -> Result<f64, Box<dyn Error>> {
+            let timed = |reply: usize| -> Result<f64, Box<dyn Error>> {
                 let start = Instant::now();
                 replies(&open, vocabulary, 1, reply)?;
                 Ok(start.elapsed().as_secs_f64())
