@@ -1,11 +1,14 @@
 //! How fast does the trainer train and sample, and how much memory does it use?
 //!
 //! ```sh
-//! cargo run --release -p tandem-trainer --features cuda --example bench -- [--device cuda:0] [--tiny] [WORK ...]
+//! cargo run --release -p tandem-trainer --features cuda --example bench -- [--device cuda:0] [--tiny]
+//!     [--steps N] [--only NAME] [WORK ...]
 //! ```
-//! Work: `train-135m`, `train-1.5b`, `lora-9b`, `decode-256`, `decode-1`, `loop-200`, `matmul`; all of these
-//! unless some are named. With two GPUs also `parallel-same`, `parallel-135m`, `parallel-1.5b`, `parallel-host`. Prints a line of JSON each, like `trainer/reference/bench_pytorch.py`, which does
-//! the same work in PyTorch. `--tiny` runs the same code on shapes for a CPU. Weights are random.
+//! Work: `check` (what `tandem doctor` examines; the rest is not measured if something is off; `--only` takes
+//! those with a word in their name), `kernels`, `train-135m`, `train-1.5b`, `lora-9b`, `decode-256`, `decode-1`,
+//! `loop-200`, `matmul`; all unless some are named. With two GPUs also `parallel-same`, `parallel-135m`,
+//! `parallel-1.5b`, `parallel-host`. Prints a line of JSON each, like `trainer/reference/bench_pytorch.py`, which
+//! does the same work in PyTorch. `--tiny` runs the same code on shapes for a CPU. Weights are random.
 
 use std::error::Error;
 use std::process::Command;
@@ -24,10 +27,22 @@ struct Bench {
     device: Device,
     compute: ComputeType,
     tiny: bool,
+    /// Timed steps of training, where not the usual number.
+    steps: Option<usize>,
+    only: String,
 }
 
-const WORK: [&str; 7] =
-    ["train-135m", "train-1.5b", "lora-9b", "decode-256", "decode-1", "loop-200", "matmul"];
+const WORK: [&str; 9] = [
+    "check",
+    "kernels",
+    "train-135m",
+    "train-1.5b",
+    "lora-9b",
+    "decode-256",
+    "decode-1",
+    "loop-200",
+    "matmul",
+];
 
 /// Work for two devices.
 const PARALLEL: [&str; 4] = ["parallel-same", "parallel-135m", "parallel-1.5b", "parallel-host"];
@@ -35,10 +50,13 @@ const PARALLEL: [&str; 4] = ["parallel-same", "parallel-135m", "parallel-1.5b", 
 fn main() -> Outcome {
     let mut arguments = std::env::args().skip(1);
     let (mut device, mut tiny, mut work) = (usual_device(), false, Vec::new());
+    let (mut steps, mut only) = (None, String::new());
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--device" => device = parse(&arguments.next().ok_or("--device needs a value")?)?,
             "--tiny" => tiny = true,
+            "--steps" => steps = Some(arguments.next().ok_or("--steps needs a value")?.parse()?),
+            "--only" => only = arguments.next().ok_or("--only needs a value")?,
             name if WORK.contains(&name) || PARALLEL.contains(&name) => work.push(name.to_string()),
             other => {
                 let known = [&WORK[..], &PARALLEL].concat().join(", ");
@@ -49,9 +67,11 @@ fn main() -> Outcome {
     if work.is_empty() {
         work = WORK.map(String::from).to_vec();
     }
-    let bench = Bench { compute: ComputeType::usual(&device), device, tiny };
+    let bench = Bench { compute: ComputeType::usual(&device), device, tiny, steps, only };
     for name in work {
         match name.as_str() {
+            "check" => bench.check()?,
+            "kernels" => bench.kernels(),
             "train-135m" => bench.train(&name, smollm2(), [16, 1024], false)?,
             "train-1.5b" => bench.train(&name, qwen_1b5(), [8, 2048], false)?,
             "lora-9b" => bench.train(&name, dense_9b(), [2, 4096], true)?,
@@ -107,6 +127,41 @@ impl Bench {
         }
     }
 
+    /// Compares every operation with the CPU, in the format that is measured.
+    fn check(&self) -> Outcome {
+        let start = Instant::now();
+        let mut bad = 0;
+        tandem_trainer::doctor::examine_in(&[self.compute], &self.device, &self.only, |check| {
+            let found = match &check.error {
+                Ok(error) => format!("{error:.1e}"),
+                Err(reason) => reason.clone(),
+            };
+            let mark = if check.passed() { "right" } else { "OFF" };
+            eprintln!("check: {mark} {:>7} {} ({})", found, check.name, check.compute);
+            bad += usize::from(!check.passed());
+        });
+        println!(r#"{{"work": "check", "off": {bad}, "seconds": {:.1}}}"#, start.elapsed().as_secs_f64());
+        if bad > 0 { Err(format!("{bad} checks are off; nothing else is measured").into()) } else { Ok(()) }
+    }
+
+    /// Times own kernels alone.
+    #[cfg(feature = "cuda")]
+    fn kernels(&self) {
+        tandem_trainer::doctor::timings(&self.device, |timing| {
+            println!(
+                r#"{{"work": "kernels", "name": "{}", "ms": {:.3}, "tera_per_s": {:.1}}}"#,
+                timing.name,
+                1e3 * timing.seconds,
+                timing.rate
+            );
+        });
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn kernels(&self) {
+        eprintln!("kernels: this build has none of its own");
+    }
+
     fn train(&self, name: &str, config: ModelConfig, [batch, length]: [usize; 2], lora: bool) -> Outcome {
         let (batch, length) = if self.tiny { (2, 32) } else { (batch, length) };
         let model = CausalLm::random_on_device(self.shape(config), self.compute, &self.device);
@@ -119,7 +174,7 @@ impl Bench {
         let settings = LearnerConfig {
             learning_rate: 1e-5,
             micro_batch_tokens: batch * length,
-            head_rows: 4096,
+            head_rows: if lora { 4096 } else { 16384 },
             ..LearnerConfig::default()
         };
         let mut learner = Learner::new(model, settings)?;
@@ -135,7 +190,7 @@ impl Bench {
         learner: &mut Learner,
         samples: &[Sample],
     ) -> Result<Vec<f64>, Box<dyn Error>> {
-        let (warm, count) = if self.tiny { (1, 2) } else { (3, 8) };
+        let (warm, count) = if self.tiny { (1, 2) } else { (3, self.steps.unwrap_or(8)) };
         let mut seconds = Vec::new();
         for step in 0..warm + count {
             let start = Instant::now();
@@ -269,18 +324,30 @@ impl Bench {
             prefill.elapsed().as_secs_f64()
         );
         replies(&open, vocabulary, 1, 8)?;
-        let mut seconds = Vec::new();
+        // Reading the turn's token and the first draw are taken off, as the script for PyTorch does it.
+        let (mut seconds, mut whole) = (Vec::new(), Vec::new());
         for _ in 0..3 {
-            let start = Instant::now();
-            replies(&open, vocabulary, 1, reply)?;
-            seconds.push(start.elapsed().as_secs_f64() / reply as f64);
+            let timed = |reply: usize| -> Result<f64, Box<dyn Error>> {
+                let start = Instant::now();
+                replies(&open, vocabulary, 1, reply)?;
+                Ok(start.elapsed().as_secs_f64())
+            };
+            let (short, long) = (timed(1)?, timed(reply + 1)?);
+            seconds.push((long - short) / reply as f64);
+            whole.push((reply + 1) as f64 * sequences as f64 / long);
         }
-        self.report(name, sequences, seconds, &format!(r#""sequences": {sequences}, "prompt": {prompt}"#));
+        whole.sort_by(f64::total_cmp);
+        let more = format!(
+            r#""sequences": {sequences}, "prompt": {prompt}, "with_turn_tokens_per_s": {:.0}"#,
+            whole[1]
+        );
+        self.report(name, sequences, seconds, &more);
         Ok(())
     }
 
     /// Samples replies, trains on them and publishes, many times; memory must not grow.
     fn sample_and_update(&self, name: &str, steps: usize) -> Outcome {
+        let steps = self.steps.unwrap_or(steps);
         let (steps, sequences, prompt, reply) = if self.tiny { (3, 2, 8, 4) } else { (steps, 64, 128, 32) };
         let model = CausalLm::random_on_device(self.shape(smollm2()), self.compute, &self.device);
         let vocabulary = model.config().vocab_size;

@@ -10,6 +10,7 @@ use burn_cubecl::tensor::CubeTensor;
 use burn_cubecl::{CubeBackend, CubeDevice};
 
 use super::cuda::{Argument, Gpu, Matrix, Pointer, Work, pointer};
+use super::flash::{self, Attended};
 use super::layer_ops::{LayerOps, Turn};
 use super::ops::{TrainerOps, plain_attention, plain_attention_backward, plain_wide_product};
 
@@ -25,7 +26,7 @@ pub(super) fn gpu(tensor: &CubeTensor) -> Option<std::sync::Arc<Gpu>> {
 }
 
 /// A tensor without values like another, with another shape and type.
-fn empty<const D: usize>(like: &CubeTensor, shape: [usize; D], dtype: DType) -> CubeTensor {
+pub(super) fn empty<const D: usize>(like: &CubeTensor, shape: [usize; D], dtype: DType) -> CubeTensor {
     empty_device_contiguous_dtype(like.client.clone(), like.device.clone(), shape.into(), dtype)
 }
 
@@ -38,7 +39,7 @@ pub(super) fn plain(tensor: CubeTensor) -> CubeTensor {
 }
 
 /// The distance of rows, or of columns of a transposed matrix, and whether it is one.
-fn layout(tensor: &CubeTensor) -> Option<(usize, bool)> {
+pub(super) fn layout(tensor: &CubeTensor) -> Option<(usize, bool)> {
     let strides = [tensor.meta.strides()[0], tensor.meta.strides()[1]];
     let shape = [tensor.meta.shape()[0], tensor.meta.shape()[1]];
     match strides {
@@ -56,11 +57,16 @@ pub(super) fn matrix(tensor: &CubeTensor) -> Result<Matrix, String> {
 }
 
 /// What backends do with errors that no caller can handle.
-fn computed<T>(result: Result<T, String>) -> T {
+pub(super) fn computed<T>(result: Result<T, String>) -> T {
     result.unwrap_or_else(|reason| panic!("{reason}\nhelp: `tandem doctor` checks the device"))
 }
 
-fn product(gpu: &Gpu, lhs: CubeTensor, rhs: CubeTensor, dtype: DType) -> Result<CubeTensor, String> {
+pub(super) fn product(
+    gpu: &Gpu,
+    lhs: CubeTensor,
+    rhs: CubeTensor,
+    dtype: DType,
+) -> Result<CubeTensor, String> {
     let (m, k, n) = (lhs.meta.shape()[0], lhs.meta.shape()[1], rhs.meta.shape()[1]);
     let input = lhs.dtype;
     let (lhs, rhs) = (plain(lhs), plain(rhs));
@@ -201,6 +207,9 @@ impl TrainerOps for CubeBackend {
         window: usize,
     ) -> FloatTensor<Self> {
         match gpu(&queries).filter(|_| fits(&queries, &keys)) {
+            Some(_) if flash::fits(queries.meta.shape()[3]) => {
+                computed(flash::attention([queries, keys, values], None, scale, window)).0
+            }
             Some(gpu) => computed(attention(&gpu, [queries, keys, values], scale, window)),
             None => plain_attention::<Self>(queries, keys, values, scale, window),
         }
@@ -216,7 +225,14 @@ impl TrainerOps for CubeBackend {
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         match gpu(&queries).filter(|_| fits(&queries, &keys)) {
             Some(gpu) => {
+                let width = queries.meta.shape()[3];
                 let inputs = [queries, keys, values];
+                if flash::fits(width) {
+                    let by = flash::attention(inputs, Some(gradient), scale, window);
+                    let by = by.and_then(|(_, by)| by.ok_or("no gradient was computed".into()));
+                    let [queries, keys, values] = computed(by);
+                    return (queries, keys, values);
+                }
                 let [queries, keys, values] =
                     computed(attention_backward(&gpu, inputs, gradient, scale, window));
                 (queries, keys, values)
@@ -239,19 +255,19 @@ const PARTS: usize = 528;
 const WIDEST_ROW: usize = 32 * 256;
 
 /// Rows and width of a tensor, by its last dimension.
-fn flat(tensor: &CubeTensor) -> (usize, usize) {
+pub(super) fn flat(tensor: &CubeTensor) -> (usize, usize) {
     let shape = tensor.meta.shape();
     let width = shape[shape.num_dims() - 1];
     (shape.num_elements() / width.max(1), width)
 }
 
-fn like(tensor: &CubeTensor) -> CubeTensor {
+pub(super) fn like(tensor: &CubeTensor) -> CubeTensor {
     let shape = tensor.meta.shape().clone();
     empty_device_contiguous_dtype(tensor.client.clone(), tensor.device.clone(), shape, tensor.dtype)
 }
 
 /// The GPU of tensors that only an own kernel takes.
-fn owner(tensor: &CubeTensor) -> Result<std::sync::Arc<Gpu>, String> {
+pub(super) fn owner(tensor: &CubeTensor) -> Result<std::sync::Arc<Gpu>, String> {
     gpu(tensor).ok_or_else(|| "an own kernel was asked for on a device that has none".to_string())
 }
 
@@ -481,7 +497,33 @@ impl LayerOps for CubeBackend {
         sines: FloatTensor<Self>,
         turn: Turn,
     ) -> FloatTensor<Self> {
+        if flash::fits(2 * flat(&cosines).1) {
+            return computed(flash::attend(all, cosines, sines, &turn)).out;
+        }
         computed(attend(all, cosines, sines, turn))
+    }
+
+    fn flash(
+        all: FloatTensor<Self>,
+        cosines: FloatTensor<Self>,
+        sines: FloatTensor<Self>,
+        turn: Turn,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let Attended { out, rotated, normalisers } = computed(flash::attend(all, cosines, sines, &turn));
+        (out, rotated, normalisers)
+    }
+
+    fn flash_backward(
+        rotated: FloatTensor<Self>,
+        cosines: FloatTensor<Self>,
+        sines: FloatTensor<Self>,
+        out: FloatTensor<Self>,
+        normalisers: FloatTensor<Self>,
+        gradient: FloatTensor<Self>,
+        turn: Turn,
+    ) -> FloatTensor<Self> {
+        let attended = Attended { out, rotated, normalisers };
+        computed(flash::attend_backward(attended, cosines, sines, gradient, &turn))
     }
 
     fn attend_backward(

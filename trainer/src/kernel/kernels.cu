@@ -25,6 +25,46 @@ __device__ __forceinline__ u32 pair(float first, float second) {
     return (u32)narrow(first) | ((u32)narrow(second) << 16);
 }
 
+// --- instructions
+__device__ __forceinline__ u32 shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at); }
+// Four 8×8 matrices for the tensor cores; each thread names a row of one of them.
+__device__ __forceinline__ void load_4(u32* out, u32 at) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3]) : "r"(at) : "memory");
+}
+__device__ __forceinline__ void load_4_transposed(u32* out, u32 at) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3]) : "r"(at) : "memory");
+}
+// c += a · b: 16×16 times 16×8.
+__device__ __forceinline__ void multiply(float* c, const u32* a, u32 b0, u32 b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+// 16 bytes on their way to shared memory; zeros if not `real`.
+__device__ __forceinline__ void copy_16(u32 to, const void* from, bool real) {
+    int bytes = real ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void copies_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// All groups of copies but the newest `left` have arrived.
+template <int left> __device__ __forceinline__ void copies_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
+}
+__device__ __forceinline__ u32 pack(float first, float second) {
+    u32 out;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(second), "f"(first));
+    return out;
+}
+__device__ __forceinline__ float power_of_2(float x) {
+    float out;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+    return out;
+}
+// --- end of instructions
+
 __device__ __forceinline__ float warp_sum(float x) {
     for (int step = 16; step > 0; step >>= 1) x += __shfl_xor_sync(0xffffffffu, x, step);
     return x;
@@ -198,10 +238,9 @@ extern "C" __global__ void rotate_and_store(
                 qkv[start + at] = turned;
                 qkv[start + half + at] = other;
             } else {
-                // Keys are kept component by component, so that threads read positions side by side.
-                long long to = ((long long)slot * key_heads + head - query_heads) * width;
-                keys[(to + at) * capacity + position] = turned;
-                keys[(to + half + at) * capacity + position] = other;
+                long long to = (((long long)slot * key_heads + head - query_heads) * capacity + position) * width;
+                keys[to + at] = turned;
+                keys[to + half + at] = other;
             }
         }
     }
@@ -234,8 +273,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) decode_attention(
     for (int at = thread; at < QUERY_GROUP * HEAD_WIDTH; at += THREADS)
         queries[at % HEAD_WIDTH][at / HEAD_WIDTH] = scale * wide(own[at]);
     if (thread < QUERY_GROUP) { peaks[thread] = -INFINITY; sums[thread] = 0.0f; }
-    const bf16* keys = key_caches[layer] + ((long long)slot * key_heads + head) * HEAD_WIDTH * capacity;
-    const bf16* values = value_caches[layer] + ((long long)slot * key_heads + head) * capacity * HEAD_WIDTH;
+    long long place_of_slot = ((long long)slot * key_heads + head) * capacity * HEAD_WIDTH;
+    const bf16* keys = key_caches[layer] + place_of_slot;
+    const bf16* values = value_caches[layer] + place_of_slot;
     // Values: so many threads share a position, each with two components.
     const int half = HEAD_WIDTH / 2, places = THREADS / half;
     int place = thread / half, component = thread % half;
@@ -250,16 +290,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) decode_attention(
         #pragma unroll
         for (int q = 0; q < QUERY_GROUP; q++) a[q] = b[q] = 0.0f;
         if (at < length) {
-            const u32* line = (const u32*)(keys + at);
-            int step = capacity >> 1;
-            #pragma unroll 16
-            for (int d = 0; d < HEAD_WIDTH; d++) {
-                u32 both = line[d * step];
-                float x = low(both), y = high(both);
+            // The second position may lie after the last one, within the slot.
+            const u32* line = (const u32*)(keys + (long long)at * HEAD_WIDTH);
+            #pragma unroll 8
+            for (int d = 0; d < HEAD_WIDTH / 2; d++) {
+                u32 one = line[d], other = line[HEAD_WIDTH / 2 + d];
                 #pragma unroll
                 for (int q = 0; q < QUERY_GROUP; q++) {
-                    a[q] += queries[d][q] * x;
-                    b[q] += queries[d][q] * y;
+                    a[q] += queries[2 * d][q] * low(one) + queries[2 * d + 1][q] * high(one);
+                    b[q] += queries[2 * d][q] * low(other) + queries[2 * d + 1][q] * high(other);
                 }
             }
         }
@@ -336,20 +375,21 @@ extern "C" __global__ void store_tokens(
     long long from = (long long)blockIdx.x * heads * width;
     for (int at = threadIdx.x; at < heads * width; at += blockDim.x) {
         int head = at / width, component = at % width;
-        long long place = (long long)slot * heads + head;
-        key_cache[(place * width + component) * capacity + position] = keys[from + at];
-        value_cache[(place * capacity + position) * width + component] = values[from + at];
+        long long to = (((long long)slot * heads + head) * capacity + position) * width + component;
+        key_cache[to] = keys[from + at];
+        value_cache[to] = values[from + at];
     }
 }
 
-// The first tokens of one slot to another: a block for each head and component.
+// The first tokens of one slot to another: a block for each head and token.
 extern "C" __global__ void copy_slot(
     bf16* keys, bf16* values, int source, int target, int tokens, int heads, int width, int capacity) {
-    int head = blockIdx.x / width, component = blockIdx.x % width;
-    long long from = (long long)source * heads + head, to = (long long)target * heads + head;
-    for (int at = threadIdx.x; at < tokens; at += blockDim.x) {
-        keys[(to * width + component) * capacity + at] = keys[(from * width + component) * capacity + at];
-        values[(to * capacity + at) * width + component] = values[(from * capacity + at) * width + component];
+    int head = blockIdx.x / tokens, token = blockIdx.x % tokens;
+    long long from = (((long long)source * heads + head) * capacity + token) * width;
+    long long to = (((long long)target * heads + head) * capacity + token) * width;
+    for (int at = threadIdx.x; at < width; at += blockDim.x) {
+        keys[to + at] = keys[from + at];
+        values[to + at] = values[from + at];
     }
 }
 

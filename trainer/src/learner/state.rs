@@ -53,7 +53,7 @@ impl Learner {
                 write_safetensors(&folder.join(MODEL), &model.named_tensors(), StoredType::F32)?;
             }
             let optimizer = folder.join(OPTIMIZER);
-            write_safetensors(&optimizer, &moments_to_host(self.optimizer.moments()), StoredType::F32)?;
+            write_safetensors(&optimizer, &moments_to_host(&self.optimizer.moments()), StoredType::F32)?;
             let state = State {
                 format: FORMAT,
                 steps: self.optimizer.steps(),

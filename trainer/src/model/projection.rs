@@ -5,6 +5,8 @@ use burn::tensor::{Device, Tensor, TensorData};
 
 use super::LoraConfig;
 use crate::kernel::matmul;
+#[cfg(feature = "cuda")]
+use crate::kernel::{Columns, add_low_rank, has_own_kernels};
 use crate::weights::{HostTensor, NamedTensors, WeightsError};
 
 /// A linear map that Hugging Face stores under a name of its own.
@@ -81,6 +83,17 @@ impl Projection {
         let mut y = matmul(x.clone(), self.weight.val());
         if let Some(bias) = &self.bias {
             y = y + bias.val().unsqueeze();
+        }
+        #[cfg(feature = "cuda")]
+        if !self.adapters.is_empty() && has_own_kernels(&y) {
+            let mut start = 0;
+            for (part, adapter) in self.parts.iter().zip(&self.adapters) {
+                let columns = Columns { start, width: part.width, scale: self.scale };
+                y = add_low_rank(y, matmul(x.clone(), adapter.a.val()), adapter.b.val(), columns);
+                start += part.width;
+            }
+            shape[D - 1] = y.dims()[1];
+            return y.reshape(shape);
         }
         if !self.adapters.is_empty() {
             let terms: Vec<Tensor<2>> = self

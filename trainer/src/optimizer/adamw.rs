@@ -43,11 +43,14 @@ pub struct Moments {
 /// AdamW ("Decoupled Weight Decay Regularization") with f32 master weights.
 ///
 /// Only a parameter that has received a gradient has state.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct AdamW {
-    config: AdamWConfig,
-    step: u64,
-    moments: BTreeMap<String, Moments>,
+    pub(super) config: AdamWConfig,
+    pub(super) step: u64,
+    pub(super) moments: BTreeMap<String, Moments>,
+    /// In place of `moments`, where one kernel changes all parameters.
+    #[cfg(feature = "cuda")]
+    pub(super) on_device: Option<crate::kernel::DeviceMoments>,
 }
 
 /// Why saved state of the optimiser does not fit.
@@ -68,7 +71,13 @@ pub enum OptimizerError {
 impl AdamW {
     /// An optimiser that has taken no step.
     pub fn new(config: AdamWConfig) -> Self {
-        Self { config, step: 0, moments: BTreeMap::new() }
+        Self {
+            config,
+            step: 0,
+            moments: BTreeMap::new(),
+            #[cfg(feature = "cuda")]
+            on_device: None,
+        }
     }
 
     /// An optimiser with the state of an earlier one; `moments` are by parameter path.
@@ -94,7 +103,7 @@ impl AdamW {
                 }
             }
         }
-        Ok(Self { config, step, moments })
+        Ok(Self { step, moments, ..Self::new(config) })
     }
 
     /// How many steps were taken.
@@ -103,8 +112,12 @@ impl AdamW {
     }
 
     /// The state of each parameter that has some, by path.
-    pub fn moments(&self) -> &BTreeMap<String, Moments> {
-        &self.moments
+    pub fn moments(&self) -> BTreeMap<String, Moments> {
+        #[cfg(feature = "cuda")]
+        if let Some(on_device) = &self.on_device {
+            return super::fused::copies(on_device);
+        }
+        self.moments.clone()
     }
 
     /// A copy of the state on another device.
@@ -128,6 +141,11 @@ impl AdamW {
         learning_rate: f64,
     ) -> (M, Option<Tensor<1>>) {
         self.step += 1;
+        #[cfg(feature = "cuda")]
+        let model = match self.fused_step(model, gradients, scale, learning_rate) {
+            Ok((model, change)) => return (model, Some(change)),
+            Err(model) => model,
+        };
         let mut update = Update {
             optimizer: self,
             gradients,
@@ -323,7 +341,7 @@ mod tests {
         let gradients = gradients(&model, &[1.0; 4]);
         assert_eq!(gradients.paths().collect::<Vec<_>>(), ["moving"]);
         let (model, change) = optimizer.step(model, &gradients, 1.0, 0.1);
-        assert_eq!(optimizer.moments().keys().collect::<Vec<_>>(), ["moving"]);
+        assert_eq!(optimizer.moments().into_keys().collect::<Vec<_>>(), ["moving"]);
         let frozen: Vec<f32> = model.frozen.val().inner().into_data().try_into_vec().unwrap();
         assert_eq!(frozen, [1.0, 2.0]);
         let change: f32 = change.unwrap().into_scalar();

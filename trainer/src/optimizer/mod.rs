@@ -1,6 +1,8 @@
 //! The optimiser: gradients of a step, their global norm, AdamW with f32 master weights, schedules.
 
 mod adamw;
+#[cfg(feature = "cuda")]
+mod fused;
 mod gradients;
 mod schedule;
 
