@@ -6,6 +6,7 @@ mod cli;
 mod evolve;
 mod model;
 mod pair;
+mod serve;
 mod view;
 
 fn main() -> std::process::ExitCode {

@@ -13,6 +13,7 @@ mod pair;
 mod plugin;
 mod replay;
 mod run;
+mod serve;
 mod setup;
 mod sft;
 mod tasks;
@@ -109,6 +110,9 @@ enum Command {
     Pair(pair::PairCommand),
     /// Let the agent of a pair work on a repository; a patch comes out.
     Run(run::RunArguments),
+    /// Let other programs use a policy or the tools of a harness.
+    #[command(subcommand)]
+    Serve(serve::ServeCommand),
 }
 
 #[derive(clap::Args)]
@@ -179,6 +183,7 @@ async fn dispatch(command: Command) -> Result<Exit> {
         }
         Command::Pair(command) => pair::run(command).await,
         Command::Run(arguments) => run::run(arguments).await,
+        Command::Serve(command) => serve::run(command).await,
     }
 }
 
