@@ -8,6 +8,7 @@ mod evolve;
 mod hook;
 mod model;
 mod pair;
+mod serve;
 mod view;
 
 fn main() -> std::process::ExitCode {

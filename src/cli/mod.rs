@@ -17,6 +17,7 @@ mod pair;
 mod plugin;
 mod replay;
 mod run;
+mod serve;
 mod setup;
 mod sft;
 mod tasks;
@@ -118,6 +119,9 @@ enum Command {
     Pair(pair::PairCommand),
     /// Let the agent of a pair work on a repository; a patch comes out. Or look into the run of a campaign.
     Run(look::RunCommand),
+    /// Let other programs use a policy or the tools of a harness.
+    #[command(subcommand)]
+    Serve(serve::ServeCommand),
 }
 
 #[derive(clap::Args)]
@@ -194,6 +198,7 @@ async fn dispatch(command: Command) -> Result<Exit> {
         }
         Command::Pair(command) => pair::run(command).await,
         Command::Run(command) => look::run(command).await,
+        Command::Serve(command) => serve::run(command).await,
     }
 }
 

@@ -32,6 +32,7 @@ mod testkit;
 mod tests;
 mod turns;
 
+pub use actions::text_call;
 pub use branch::{Branch, NoSuchTurn};
 pub use cancel::Cancel;
 pub use episode::{EpisodeSpec, run_episode};

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Now, such as `2026-03-01T09:30:00Z`.
-pub(super) fn now() -> String {
+pub fn utc_now() -> String {
     // A clock before 1970 is read as 1970: the order of a ledger does not come from times.
     rfc3339(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }
