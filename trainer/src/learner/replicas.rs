@@ -167,10 +167,10 @@ impl Worker {
         let (jobs, received) = channel();
         let (answer, answers) = channel();
         let (model, config) = (learner.model.clone(), learner.config.clone());
-        let optimizer = learner.optimizer.clone();
+        let (steps, moments) = (learner.optimizer.steps(), learner.optimizer.moments());
         let work = move || -> Result<(), LearnError> {
             let model = moved(model, &device);
-            let (steps, moments) = (optimizer.steps(), optimizer.moved(&device));
+            let moments = moments.iter().map(|(path, state)| (path.clone(), state.moved(&device))).collect();
             let optimizer = AdamW::restore(config.adamw, steps, moments, &model)?;
             let replica = Learner::with_optimizer(model, config, optimizer, 0)?;
             work(replica, &link, &received, &answer)

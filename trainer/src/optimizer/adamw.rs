@@ -53,6 +53,14 @@ pub struct AdamW {
     pub(super) on_device: Option<crate::kernel::DeviceMoments>,
 }
 
+impl Moments {
+    /// A copy on another device.
+    pub(crate) fn moved(&self, device: &Device) -> Self {
+        let copy = |tensor: &Tensor<1>| Tensor::from_data(tensor.to_data(), (device, DType::F32));
+        Self { master: self.master.as_ref().map(copy), first: copy(&self.first), second: copy(&self.second) }
+    }
+}
+
 /// Why saved state of the optimiser does not fit.
 #[derive(Debug, thiserror::Error)]
 pub enum OptimizerError {
@@ -118,17 +126,6 @@ impl AdamW {
             return super::fused::copies(on_device);
         }
         self.moments.clone()
-    }
-
-    /// A copy of the state on another device.
-    pub(crate) fn moved(&self, device: &Device) -> BTreeMap<String, Moments> {
-        let copy = |tensor: &Tensor<1>| Tensor::from_data(tensor.to_data(), (device, DType::F32));
-        let moved = |state: &Moments| Moments {
-            master: state.master.as_ref().map(copy),
-            first: copy(&state.first),
-            second: copy(&state.second),
-        };
-        self.moments.iter().map(|(path, state)| (path.clone(), moved(state))).collect()
     }
 
     /// Takes one step with `gradients · scale` and gives the changed model, and the squared L2
