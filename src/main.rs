@@ -5,6 +5,7 @@ mod campaign;
 mod cli;
 mod evaluate;
 mod evolve;
+mod hook;
 mod model;
 mod pair;
 mod view;

@@ -22,6 +22,13 @@ const HELD_OUT: [&str; 3] = ["even-numbers", "page-count", "tax-added"];
 /// A note of the example skill, which the script answers to.
 const SKILL: &str = "Rules with exceptions are easy to join";
 
+/// Replies that hand in a patch that applies and repairs nothing.
+const WRONG: &str = r#"["""```bash
+echo '# seen' >> $(git ls-files '*.py' | head -n 1)
+```""", """```bash
+echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git diff
+```"""]"#;
+
 /// A folder for one campaign: some tasks, some others, a script.
 struct Scratch(tempfile::TempDir);
 
@@ -284,14 +291,9 @@ fn harness_only_keeps_what_helps_and_leaves_the_policy() {
 
 #[test]
 fn harness_adapt_writes_skills_screens_gates_and_tests_removal() {
-    // Two tasks fail by their idea; the others hand in nothing in half of the cases.
-    let wrong = r#"["""```bash
-echo '# seen' >> $(git ls-files '*.py' | head -n 1)
-```""", """```bash
-echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git diff
-```"""]"#;
+    // Two tasks fail by their idea; the others hand in nothing in most cases.
     let script = format!(
-        "proposals = ['one.md', 'two.md']\n[[rules]]\nwhen = '{SKILL}'\nchance = 0.7\n[[rules]]\ntasks = ['tandem/leap-years', 'tandem/rain-total']\nchance = 0.0\notherwise = {wrong}\n[[rules]]\nfrom_version = 1\nchance = 1.0\n[[rules]]\nwhen = 'Think of the rule.'\nchance = 1.0\n[[rules]]\nchance = 0.3\n"
+        "proposals = ['one.md', 'two.md']\n[[rules]]\nwhen = '{SKILL}'\nchance = 0.7\n[[rules]]\ntasks = ['tandem/leap-years', 'tandem/rain-total']\nchance = 0.0\notherwise = {WRONG}\n[[rules]]\nfrom_version = 1\nchance = 1.0\n[[rules]]\nwhen = 'Think of the rule.'\nchance = 1.0\n[[rules]]\nchance = 0.3\n"
     );
     let scratch = Scratch::new(&script);
     std::fs::write(scratch.path("one.md"), variant("say-nothing", "Nothing to say.")).unwrap();
@@ -370,6 +372,50 @@ echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git diff
     }
     for episode in run.episodes().iter().filter(|episode| episode.arm != "holdout") {
         assert!(!HELD_OUT.iter().any(|name| episode.task.ends_with(name)), "{}", episode.id);
+    }
+}
+
+#[test]
+fn skills_only_where_all_failed_go_to_no_other_task() {
+    let script = format!(
+        "[[rules]]\nwhen = '{SKILL}'\nchance = 0.6\n[[rules]]\ntasks = ['tandem/leap-years', 'tandem/rain-total']\nchance = 0.0\notherwise = {WRONG}\n[[rules]]\nchance = 0.6\notherwise = {WRONG}\n"
+    );
+    let scratch = Scratch::new(&script);
+    let skill = format!("['cat', '{}']", text(&root().join("examples/teachers/century-skill.md")));
+    let campaign = scratch.example(
+        "grpo.toml",
+        &[
+            ("rounds", "2"),
+            ("rollout.group_size", "3"),
+            ("rollout.groups", "8"),
+            ("rollout.top_up.cap", "0"),
+            ("teacher.skill.kind", "'command'"),
+            ("teacher.skill.command", &skill),
+            ("skills.mode", "'only-if-all-fail'"),
+            ("skills.per_round", "1"),
+            ("evaluation.episodes", "1"),
+        ],
+    );
+    let run = scratch.train(&campaign);
+    let skilled = run.of_arm("skill");
+    assert!(!skilled.is_empty(), "{}", run.report());
+    for round in 1..=2 {
+        let mut failed: BTreeMap<String, bool> = BTreeMap::new();
+        for episode in run.of_arm("collect").into_iter().filter(|e| e.round == round) {
+            *failed.entry(episode.task).or_insert(true) &= episode.outcome != "solved";
+        }
+        for episode in skilled.iter().filter(|e| e.round == round) {
+            assert!(failed[&episode.task], "{}", episode.id);
+        }
+    }
+    // One skill is asked for in a round; the first is used again in the second.
+    let written = |round| run.phases("skills")[&round]["skills"].as_array().unwrap().len();
+    assert_eq!((written(1), written(2)), (1, 1));
+    let tasks = |round| skilled.iter().filter(|e| e.round == round).map(|e| &e.task).collect::<BTreeSet<_>>();
+    assert_eq!((tasks(1).len(), tasks(2).is_superset(&tasks(1))), (1, true));
+    // The prompt of every other episode is without.
+    for episode in run.episodes() {
+        assert_eq!(run.record(&episode).contains(SKILL), episode.arm == "skill", "{}", episode.id);
     }
 }
 

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tandem_host::policy::Sampling;
 use tandem_host::workspace::WorkspaceConfig;
-use tandem_trainer::learner::LearnerConfig;
+use tandem_trainer::learner::{LearnerConfig, Recompute};
+use tandem_trainer::model::LoraTargets;
 use tandem_trainer::objective::{AdvantageKind, Aggregation, Correction, KlPenalty, Objective};
 use tandem_trainer::optimizer::{AdamWConfig, Schedule};
 
@@ -139,11 +140,14 @@ pub struct LoraSettings {
     pub alpha: f32,
     /// Layers below this one are frozen, which saves their backward pass.
     pub first_layer: usize,
+    /// Linear maps that have an adapter, by PEFT's names, or `all-linear` with experts and routers.
+    #[serde(skip_serializing_if = "LoraTargets::is_usual")]
+    pub targets: LoraTargets,
 }
 
 impl Default for LoraSettings {
     fn default() -> Self {
-        Self { rank: 8, alpha: 16.0, first_layer: 0 }
+        Self { rank: 8, alpha: 16.0, first_layer: 0, targets: LoraTargets::default() }
     }
 }
 
@@ -251,6 +255,9 @@ pub struct UpdateConfig {
     /// Sequences are padded to a multiple of this; 0 is 256 on CUDA, where every new length means
     /// tuning kernels for it, and 1 on the CPU.
     pub pad_to_multiple_of: usize,
+    /// What the backward pass computes again instead of keeping it.
+    #[serde(skip_serializing_if = "Recompute::is_none")]
+    pub recompute: Recompute,
     /// Most tokens that an update trains on; whole groups past it are left out
     /// and the report says how many. 0 is no limit.
     pub max_tokens: usize,
@@ -300,13 +307,8 @@ impl UpdateConfig {
         }
     }
 
-    /// The learner's settings for samples of this temperature, on this device.
-    pub fn learner(&self, temperature: f32, device: &str) -> LearnerConfig {
-        let pad_to_multiple_of = match self.pad_to_multiple_of {
-            0 if device.starts_with("cuda") => 256,
-            0 => 1,
-            given => given,
-        };
+    /// The learner's settings for samples of this temperature.
+    pub fn learner(&self, temperature: f32) -> LearnerConfig {
         LearnerConfig {
             learning_rate: self.learning_rate,
             schedule: self.schedule,
@@ -319,8 +321,8 @@ impl UpdateConfig {
             kl: self.kl,
             entropy_bonus: self.entropy_bonus,
             micro_batch_tokens: self.micro_batch_tokens,
-            pad_to_multiple_of,
-            head_rows: if device.starts_with("cuda") { 4096 } else { LearnerConfig::default().head_rows },
+            pad_to_multiple_of: self.pad_to_multiple_of,
+            recompute: self.recompute,
             ..LearnerConfig::default()
         }
     }
@@ -333,6 +335,7 @@ impl Default for UpdateConfig {
             steps: 1,
             micro_batch_tokens: 4096,
             pad_to_multiple_of: 0,
+            recompute: Recompute::default(),
             max_tokens: 0,
             max_grad_norm: 1.0,
             schedule: Schedule::default(),
@@ -486,7 +489,7 @@ impl CampaignConfig {
                      same, and their advantages 0: take one over 0"
                 ));
             }
-            self.update.learner(temperature, "cpu").check().map_err(|error| {
+            self.update.learner(temperature).check().map_err(|error| {
                 let text = error.to_string();
                 format!("in `[update]`, {}", text.split('\n').next().unwrap_or_default())
             })?;
@@ -504,6 +507,14 @@ impl CampaignConfig {
             return Err(format!(
                 "`rounds` is {}, but the method `self-hpo` has `self_hpo.cycles` × `self_hpo.updates`: leave it out",
                 self.rounds
+            ));
+        }
+        let kept = self.retention.transcripts;
+        if self.method == Method::SelfHpo && kept > 0 && kept < self.self_hpo.updates {
+            return Err(format!(
+                "`retention.transcripts` is {kept}, but a harness step of `self-hpo` looks at the episodes of the \
+                 {} rounds before it: keep as many",
+                self.self_hpo.updates
             ));
         }
         if self.harness.manifest.is_some() && self.harness.home.is_some() {
@@ -548,68 +559,6 @@ mod tests {
         );
     }
 
-    #[test]
-    fn the_example_campaigns_are_read_and_each_has_its_method() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/campaigns");
-        for (name, method) in [
-            ("grpo", Method::Grpo),
-            ("harness-only", Method::HarnessOnly),
-            ("harness-adapt", Method::HarnessAdapt),
-            ("self-hpo", Method::SelfHpo),
-        ] {
-            let config = CampaignConfig::load(&folder.join(format!("{name}.toml"))).unwrap();
-            assert_eq!((config.name.as_str(), config.method), (name, method));
-            config.check_for_training().unwrap();
-            assert!(
-                config.tasks.train.is_dir() && config.harness.manifest.is_some_and(|path| path.is_file())
-            );
-            // As the run keeps it, and reads it again.
-            let kept =
-                serde_json::to_string(&CampaignConfig::load(&folder.join(format!("{name}.toml"))).unwrap());
-            assert!(serde_json::from_str::<CampaignConfig>(&kept.unwrap()).is_ok());
-        }
-        let hpo = CampaignConfig::load(&folder.join("self-hpo.toml")).unwrap();
-        assert_eq!((hpo.all_rounds(), hpo.most_of_a_group()), (20, 24));
-    }
-
-    #[test]
-    fn sections_that_contradict_the_method_are_refused() {
-        let check = |text: &str, expected: &str| {
-            let text = format!("name = \"c\"\npolicy.base = \"m\"\ntasks.train = \"t\"\n{text}");
-            let found = CampaignConfig::parse(&text, Path::new("/here")).and_then(|c| c.check_for_training());
-            let found = found.err().unwrap_or_default();
-            assert_eq!(found.split('\n').next().unwrap_or_default(), expected, "{text}");
-        };
-        check("method = 'self-hpo'", "");
-        check(
-            "method = 'self-hpo'\nrounds = 3",
-            "`rounds` is 3, but the method `self-hpo` has `self_hpo.cycles` × `self_hpo.updates`: leave it out",
-        );
-        check(
-            "self_hpo.variants = 3",
-            "the campaign sets `[self_hpo]`, but the method `harness-adapt` has no cycles",
-        );
-        check(
-            "skills.mode = 'off-context'",
-            "the campaign sets `[skills]`, but no `[teacher.skill]` writes any",
-        );
-        check("skills.mode = 'mixed'", "TOML parse error at line 4, column 15");
-        check("evolve.screen.rollouts = 0", "`evolve.screen.rollouts` is 0, but must be at least 1");
-        check(
-            "rollout.top_up.cap = 4",
-            "`rollout.top_up.cap` is 4, but a group has 8 episodes before it is topped up",
-        );
-        check("evolve.savings.audit = 2.0", "`evolve.savings.audit` is 2, but must lie in 0 to 1");
-        check(
-            "harness.digest = 'ab'",
-            "`harness.digest` names a harness of a home: name it in `harness.home`",
-        );
-        check(
-            "evolve.gate.claim = 'not-lower'",
-            "`evolve.gate.claim` is set by the run itself: leave it out",
-        );
-    }
-
     fn parse_update(update: &str) -> Result<UpdateConfig, String> {
         let text = format!("name = \"c\"\npolicy.base = \"m\"\ntasks.train = \"t\"\n{update}");
         CampaignConfig::parse(&text, Path::new("/here")).map(|config| config.update)
@@ -618,9 +567,9 @@ mod tests {
     #[test]
     fn every_setting_of_an_update_reaches_the_learner() {
         let check = |text: &str, expected: LearnerConfig| {
-            assert_eq!(parse_update(text).unwrap().learner(1.0, "cpu"), expected, "{text}");
+            assert_eq!(parse_update(text).unwrap().learner(1.0), expected, "{text}");
         };
-        let usual = || UpdateConfig::default().learner(1.0, "cpu");
+        let usual = || UpdateConfig::default().learner(1.0);
         check("", usual());
         check(
             "[update]\nobjective = { kind = \"clip\", low = 0.1, dual = 3.0 }",
@@ -642,8 +591,26 @@ mod tests {
                 ..usual()
             },
         );
-        assert_eq!(UpdateConfig::default().learner(0.7, "cuda:0").temperature, 0.7);
-        assert_eq!(UpdateConfig::default().learner(1.0, "cuda:0").pad_to_multiple_of, 256);
+        check(
+            "[update]\nrecompute = \"layer\"\npad_to_multiple_of = 32",
+            LearnerConfig { recompute: Recompute::Layer, pad_to_multiple_of: 32, ..usual() },
+        );
+        assert_eq!(UpdateConfig::default().learner(0.7).temperature, 0.7);
+    }
+
+    #[test]
+    fn adapters_go_on_the_linear_maps_that_are_named() {
+        let parse = |targets: &str| {
+            let text = format!(
+                "name = \"c\"\npolicy.base = \"m\"\ntasks.train = \"t\"\npolicy.lora.targets = {targets}"
+            );
+            CampaignConfig::parse(&text, Path::new("/here")).map(|config| config.policy.lora.targets)
+        };
+        let two = LoraTargets::named(["q_proj", "v_proj"]).unwrap();
+        assert_eq!(parse(r#"["q_proj", "v_proj"]"#).unwrap(), two);
+        assert_eq!(parse(r#""all-linear""#).unwrap(), LoraTargets::all());
+        let error = parse(r#"["q"]"#).unwrap_err();
+        assert!(error.contains("`q` is no linear map") && error.contains("`v_proj`"), "{error}");
     }
 
     #[test]

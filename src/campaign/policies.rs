@@ -12,6 +12,7 @@ use super::reports::UpdateReport;
 use super::runtime::TrainedPolicy;
 use super::script::{self, ScriptRuntime};
 use super::training::TrainingGroup;
+use crate::model::Devices;
 
 /// The policy of a campaign.
 pub enum PolicyRuntime {
@@ -23,7 +24,7 @@ impl PolicyRuntime {
     /// Opens version `version` of the policy of `config`, whose checkpoints lie in `checkpoints`.
     pub fn open<'a>(
         config: &CampaignConfig,
-        device: &str,
+        devices: &Devices,
         checkpoints: &Path,
         version: u64,
         tasks: impl IntoIterator<Item = &'a Arc<Task>>,
@@ -38,7 +39,7 @@ impl PolicyRuntime {
         }
         Ok(match script::file_of(&config.policy.base) {
             Some(file) => Self::Scripted(ScriptRuntime::open(file, tasks, version)?),
-            None => Self::Trained(Box::new(TrainedPolicy::open(config, device, checkpoints, version)?)),
+            None => Self::Trained(Box::new(TrainedPolicy::open(config, devices, checkpoints, version)?)),
         })
     }
 

@@ -233,3 +233,72 @@ pub fn check(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::config::{CampaignConfig, Method};
+
+    #[test]
+    fn the_example_campaigns_are_read_and_each_has_its_method() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/campaigns");
+        for (name, method) in [
+            ("grpo", Method::Grpo),
+            ("harness-only", Method::HarnessOnly),
+            ("harness-adapt", Method::HarnessAdapt),
+            ("self-hpo", Method::SelfHpo),
+        ] {
+            let config = CampaignConfig::load(&folder.join(format!("{name}.toml"))).unwrap();
+            assert_eq!((config.name.as_str(), config.method), (name, method));
+            config.check_for_training().unwrap();
+            assert!(
+                config.tasks.train.is_dir() && config.harness.manifest.is_some_and(|path| path.is_file())
+            );
+            // As the run keeps it, and reads it again.
+            let kept =
+                serde_json::to_string(&CampaignConfig::load(&folder.join(format!("{name}.toml"))).unwrap());
+            assert!(serde_json::from_str::<CampaignConfig>(&kept.unwrap()).is_ok());
+        }
+        let hpo = CampaignConfig::load(&folder.join("self-hpo.toml")).unwrap();
+        assert_eq!((hpo.all_rounds(), hpo.most_of_a_group()), (20, 24));
+    }
+
+    #[test]
+    fn sections_that_contradict_the_method_are_refused() {
+        let check = |text: &str, expected: &str| {
+            let text = format!("name = \"c\"\npolicy.base = \"m\"\ntasks.train = \"t\"\n{text}");
+            let found = CampaignConfig::parse(&text, Path::new("/here")).and_then(|c| c.check_for_training());
+            let found = found.err().unwrap_or_default();
+            assert_eq!(found.split('\n').next().unwrap_or_default(), expected, "{text}");
+        };
+        check("method = 'self-hpo'", "");
+        check(
+            "method = 'self-hpo'\nrounds = 3",
+            "`rounds` is 3, but the method `self-hpo` has `self_hpo.cycles` × `self_hpo.updates`: leave it out",
+        );
+        check(
+            "self_hpo.variants = 3",
+            "the campaign sets `[self_hpo]`, but the method `harness-adapt` has no cycles",
+        );
+        check(
+            "skills.mode = 'off-context'",
+            "the campaign sets `[skills]`, but no `[teacher.skill]` writes any",
+        );
+        check("skills.mode = 'mixed'", "TOML parse error at line 4, column 15");
+        check("evolve.screen.rollouts = 0", "`evolve.screen.rollouts` is 0, but must be at least 1");
+        check(
+            "rollout.top_up.cap = 4",
+            "`rollout.top_up.cap` is 4, but a group has 8 episodes before it is topped up",
+        );
+        check("evolve.savings.audit = 2.0", "`evolve.savings.audit` is 2, but must lie in 0 to 1");
+        check(
+            "harness.digest = 'ab'",
+            "`harness.digest` names a harness of a home: name it in `harness.home`",
+        );
+        check(
+            "evolve.gate.claim = 'not-lower'",
+            "`evolve.gate.claim` is set by the run itself: leave it out",
+        );
+    }
+}

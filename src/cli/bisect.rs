@@ -14,6 +14,7 @@ use crate::evaluate::{
     Asked, Bench, Bisected, Machine, Source, adopt, bisect_places, bisect_recorded, bisect_search, culprit,
     tasks_of,
 };
+use crate::model::Devices;
 use crate::view::Progress;
 
 #[derive(clap::Args)]
@@ -104,7 +105,7 @@ async fn rerun(arguments: &BisectArguments, asked: &Asked<'_>) -> Result<Bisecte
         workspaces: setup::workspaces_or(config.workspaces.clone())?,
         cancel: Cancel::new(),
         progress: Progress::new(),
-        device: arguments.device.clone(),
+        devices: Devices::parse(&arguments.device, None)?,
     };
     train::stop_on_signal(&machine.cancel, &machine.progress);
     let bench = Bench {

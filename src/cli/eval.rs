@@ -19,6 +19,7 @@ use crate::evaluate::{
     ARMS, Arm, Bench, Choice, Kinds, Machine, Part, Source, TaskUse, adopt, arms, check_disjoint, evaluation,
     html, markdown, tasks_in, tasks_of,
 };
+use crate::model::Devices;
 use crate::view::Progress;
 
 /// What an evaluation began with, in its folder.
@@ -123,7 +124,7 @@ pub async fn run(arguments: EvalArguments) -> Result<Exit> {
         workspaces,
         cancel: Cancel::new(),
         progress: Progress::new(),
-        device: arguments.device.clone(),
+        devices: Devices::parse(&arguments.device, None)?,
     };
     let settings = Settings {
         run: arguments.run.display().to_string(),

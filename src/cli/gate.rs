@@ -13,6 +13,7 @@ use crate::campaign::{
     gate_lines, newest_harness, task_counts,
 };
 use crate::evolve::{Characteristics, GateConfig, Pool, Question, Spending, Verdict, simulate};
+use crate::model::Devices;
 use crate::view::Progress;
 
 #[derive(Subcommand)]
@@ -169,7 +170,7 @@ async fn same_twice(arguments: &AaArguments) -> Result<Exit> {
         workspaces: setup::workspaces_or(config.workspaces.clone())?,
         cancel,
         progress,
-        device: arguments.device.clone(),
+        devices: Devices::parse(&arguments.device, None)?,
     };
     let campaign = Campaign::open_at(config, &folder, parts, beginning).await?;
     let seeds = if arguments.shared_seeds { Seeds::Shared } else { Seeds::Own };

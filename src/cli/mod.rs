@@ -10,6 +10,7 @@ mod export;
 mod gate;
 mod gc;
 mod harness;
+mod hook;
 mod look;
 mod model;
 mod pair;
@@ -49,7 +50,7 @@ pub enum Exit {
     name = "tandem",
     version,
     about = "Trains a coding agent's policy and evolves its harness in one loop, and ships both as one pair",
-    after_help = "Exit codes: 0 done; 1 failed, the message says what to do; 2 wrong arguments; 3 the answer is no (a plugin refused, a task not valid, a pair changed, a harness with warnings); 130 interrupted."
+    after_help = "Exit codes: 0 done; 1 failed, the message says what to do; 2 wrong arguments; 3 the answer is no (a plugin refused, a task not valid, a pair changed, a harness with warnings, an agent of `tandem run` without a patch that holds); 130 interrupted."
 )]
 struct Arguments {
     /// Settings of workspaces: back-end, caps, network; a TOML file, see `docs/workspaces.md`.
@@ -76,6 +77,9 @@ enum Command {
     /// Change, compare, publish and roll back harnesses.
     #[command(subcommand)]
     Harness(harness::HarnessCommand),
+    /// Run the hooks of a harness inside other agents: Claude Code, Codex, OpenHands.
+    #[command(subcommand)]
+    Hook(hook::HookCommand),
     /// Explain, list, simulate and test the gates that candidates go through.
     #[command(subcommand)]
     Gate(gate::GateCommand),
@@ -127,6 +131,10 @@ struct ReportArguments {
 
 /// Runs the program.
 pub fn main() -> ExitCode {
+    // An agent waits for this one: no runtime, no parser of arguments.
+    if let Some(code) = crate::hook::quick(std::env::args_os()) {
+        return ExitCode::from(code);
+    }
     let filter = tracing_subscriber::EnvFilter::try_from_env("TANDEM_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     tracing_subscriber::fmt()
@@ -161,6 +169,7 @@ async fn dispatch(command: Command) -> Result<Exit> {
         Command::Tasks(command) => tasks::run(command).await,
         Command::Model(command) => model::run(command),
         Command::Harness(command) => harness::run(command).await,
+        Command::Hook(command) => hook::run(command).await,
         Command::Gate(command) => gate::run(command).await,
         Command::Teacher(command) => teacher::run(command).await,
         Command::Episode(arguments) => episode::run(arguments).await,

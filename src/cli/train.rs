@@ -10,6 +10,7 @@ use tandem_host::store::write_whole;
 use super::{Exit, setup};
 use crate::campaign::{Campaign, CampaignConfig, KEPT, Parts, RunLock};
 use crate::evaluate::check_campaign;
+use crate::model::Devices;
 use crate::view::{Progress, Stats};
 
 #[derive(clap::Args)]
@@ -22,15 +23,24 @@ pub struct TrainArguments {
     /// Go on with a run that was stopped.
     #[arg(long)]
     resume: bool,
-    /// `cpu`, or `cuda:N` in a program built for it.
+    /// `cpu`, or `cuda:N` in a program built for it; several, such as `cuda:0,cuda:1`, share each optimiser step, and
+    /// the first one samples.
     #[arg(long, default_value = "cpu")]
     device: String,
+    /// How several devices add up gradients, `nccl` or `host`; unless given, NCCL between GPUs.
+    #[arg(long)]
+    exchange: Option<String>,
+    /// `f32` or `bf16`, before `policy.compute` of the campaign; a run keeps what it began with.
+    #[arg(long)]
+    compute: Option<String>,
 }
 
 pub async fn run(arguments: TrainArguments) -> Result<Exit> {
-    let config = CampaignConfig::load(&arguments.campaign)?;
+    let mut config = CampaignConfig::load(&arguments.campaign)?;
     config.check_for_training().map_err(anyhow::Error::msg)?;
+    let devices = Devices::parse(&arguments.device, arguments.exchange.as_deref())?;
     let run = arguments.run.clone().unwrap_or_else(|| Path::new("runs").join(&config.name));
+    settle_compute(&mut config, &run, &arguments)?;
     let lock = claim(&run, &config, &arguments)?;
     // Before the engine, which looks its meters up when it is made.
     let stats = Stats::install(&run)?;
@@ -45,7 +55,7 @@ pub async fn run(arguments: TrainArguments) -> Result<Exit> {
         workspaces: setup::workspaces_or(config.workspaces.clone())?,
         cancel,
         progress: progress.clone(),
-        device: arguments.device.clone(),
+        devices,
     };
     let text = serde_json::to_string_pretty(&config)?;
     let apart = check_campaign(&config);
@@ -68,6 +78,33 @@ pub async fn run(arguments: TrainArguments) -> Result<Exit> {
     let record = setup::existing_record(&run)?;
     print!("{}", crate::view::report(&record)?);
     Ok(Exit::Done)
+}
+
+/// The number format of this start: that of `--compute`, else of the campaign, else of the run that is taken up again.
+/// What a run began with does not change.
+fn settle_compute(config: &mut CampaignConfig, run: &Path, arguments: &TrainArguments) -> Result<()> {
+    if let Some(asked) = &arguments.compute {
+        crate::model::compute(Some(asked), &tandem_trainer::Device::flex())?;
+        config.policy.compute = Some(asked.clone());
+    }
+    let kept = fs::read_to_string(run.join(KEPT)).ok().filter(|_| arguments.resume);
+    let before = kept.and_then(|text| serde_json::from_str::<CampaignConfig>(&text).ok());
+    // A file that is not there or not whole is refused later on.
+    let Some(before) = before else { return Ok(()) };
+    if config.policy.compute.is_none() {
+        config.policy.compute = before.policy.compute;
+    } else if config.policy.compute != before.policy.compute {
+        let named = |format: &Option<String>| {
+            format.as_ref().map_or("what suits its device".to_string(), |format| format!("`{format}`"))
+        };
+        bail!(
+            "the run in {} computes in {}, and {} is asked for\nhelp: leave out `--compute` and `policy.compute`, or start a new run with `--run`",
+            run.display(),
+            named(&before.policy.compute),
+            named(&config.policy.compute)
+        );
+    }
+    Ok(())
 }
 
 /// Makes the run folder or takes it up again. One program at a time holds it.

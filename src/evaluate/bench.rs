@@ -16,6 +16,7 @@ use tandem_host::workspace::WorkspaceConfig;
 
 use super::arms::{Arm, Part, hard_set, skilled};
 use crate::campaign::{Arm as Use, CampaignConfig, KEPT, Place, PolicyRuntime, RunRecord, draw_seed};
+use crate::model::Devices;
 use crate::view::Progress;
 
 /// A run whose policy or harness is evaluated. It may be worked on meanwhile.
@@ -50,7 +51,7 @@ pub struct Machine {
     pub workspaces: WorkspaceConfig,
     pub cancel: Cancel,
     pub progress: Progress,
-    pub device: String,
+    pub devices: Devices,
 }
 
 /// An evaluation that is run.
@@ -107,7 +108,7 @@ impl Bench<'_> {
                 let tasks = self.held_out.values().chain(self.training.values());
                 PolicyRuntime::open(
                     config,
-                    &self.machine.device,
+                    &self.machine.devices,
                     &record.folder().join("checkpoints"),
                     version,
                     tasks,

@@ -77,6 +77,11 @@ impl EpisodeHooks {
         &self.lease
     }
 
+    /// Whether a plugin of it hooks `point`.
+    pub fn hooks(&self, point: HookPoint) -> bool {
+        !self.with(point).is_empty()
+    }
+
     /// The tools of all plugins, in harness order.
     pub fn tools(&self) -> Vec<ToolDefinition> {
         let members = self.lease.generation().plugins();
@@ -317,6 +322,12 @@ impl EpisodeHooks {
             let answer = instance.observe(context, name, payload).await;
             self.settle(index, POINT, context, answer);
         }
+    }
+
+    /// What the plugins did since this was asked last, in order: for episodes that have no end of
+    /// their own.
+    pub fn take(&mut self) -> (Vec<Effect>, Vec<Fault>) {
+        (std::mem::take(&mut self.effects), std::mem::take(&mut self.faults))
     }
 
     /// Everything that the plugins did, in order.

@@ -120,7 +120,7 @@ impl Campaign {
         let trained = [Arm::Collect.name(), Arm::TopUp.name()];
         let of_step =
             |row: &EpisodeRow| (from..round).contains(&row.round) && trained.contains(&row.arm.as_str());
-        Ok(rows.into_iter().filter(of_step).collect())
+        Ok(in_order(rows.into_iter().filter(of_step)))
     }
 
     /// A group of each of as many tasks as a round has, before anything is trained.

@@ -39,6 +39,13 @@ pub fn number_of(row: &EpisodeRow) -> Option<usize> {
     row.id.strip_prefix(&row.group)?.strip_prefix('/')?.parse().ok()
 }
 
+/// Episodes by group and number. What a teacher reads must not depend on which of them was ready first.
+pub fn in_order(rows: impl Iterator<Item = EpisodeRow>) -> Vec<EpisodeRow> {
+    let mut rows: Vec<_> = rows.collect();
+    rows.sort_by_cached_key(|row| (row.group.clone(), number_of(row)));
+    rows
+}
+
 impl Campaign {
     /// The episodes of `wanted`, of tasks of `tasks`.
     pub(in crate::campaign) fn specs(
@@ -137,7 +144,7 @@ impl Campaign {
     /// The episodes of one arm in one round.
     pub(in crate::campaign) fn rows(&self, round: u32, arm: Arm) -> Result<Vec<EpisodeRow>> {
         let rows = self.record.episodes()?;
-        Ok(rows.into_iter().filter(|row| row.round == round && row.arm == arm.name()).collect())
+        Ok(in_order(rows.into_iter().filter(|row| row.round == round && row.arm == arm.name())))
     }
 
     /// The names of the tasks that are trained and gated on.

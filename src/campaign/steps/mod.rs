@@ -13,7 +13,7 @@ mod skills;
 mod ties;
 mod update;
 
-pub use episodes::{Label, Numbered, number_of};
+pub use episodes::{Label, Numbered, in_order, number_of};
 pub use gate::{Asked, Gated, Seeds};
 pub use holdout::{HoldoutReport, PHASE as HOLDOUT};
 pub use screen::{Contender, Look, ScreenReport, contender, passed_over, ranked};

@@ -105,11 +105,15 @@ impl Campaign {
         Ok(())
     }
 
-    /// Tasks that failed by their idea in `round`, with their attempts: those with most such failures first,
-    /// no more than are asked for. With `only-if-all-fail`, only tasks that no attempt solved.
+    /// Tasks that failed by their idea in `round`, with their attempts: those without a skill first, then
+    /// those with most such failures, no more than are asked for. With `only-if-all-fail`, only tasks that no attempt solved.
     fn strategy_cases(&self, round: u32, tasks: &[String]) -> Result<Vec<(String, Vec<EpisodeRecord>)>> {
         let mut cases = Vec::new();
         let all = self.attempts(round)?;
+        let written = self.record.phases::<SkillsReport>(PHASE)?;
+        let has_one = |task: &String| {
+            written.iter().flat_map(|(.., report)| &report.skills).any(|row| row.task == *task)
+        };
         for task in tasks {
             let Some(rows) = all.get(task) else { continue };
             let solved = rows.iter().filter(|row| row.solved()).count();
@@ -124,7 +128,7 @@ impl Campaign {
             }
         }
         // Stable: equal counts stay in drawn order.
-        cases.sort_by_key(|(failures, ..)| std::cmp::Reverse(*failures));
+        cases.sort_by_key(|(failures, task, _)| (has_one(task), std::cmp::Reverse(*failures)));
         cases.truncate(self.config.skills.per_round);
         Ok(cases.into_iter().map(|(_, task, episodes)| (task, episodes)).collect())
     }

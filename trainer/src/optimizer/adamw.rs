@@ -107,6 +107,17 @@ impl AdamW {
         &self.moments
     }
 
+    /// A copy of the state on another device.
+    pub(crate) fn moved(&self, device: &Device) -> BTreeMap<String, Moments> {
+        let copy = |tensor: &Tensor<1>| Tensor::from_data(tensor.to_data(), (device, DType::F32));
+        let moved = |state: &Moments| Moments {
+            master: state.master.as_ref().map(copy),
+            first: copy(&state.first),
+            second: copy(&state.second),
+        };
+        self.moments.iter().map(|(path, state)| (path.clone(), moved(state))).collect()
+    }
+
     /// Takes one step with `gradients · scale` and gives the changed model, and the squared L2
     /// norm of the change as a tensor `[1]` (none if nothing has a gradient).
     pub fn step<M: Module>(
@@ -209,7 +220,7 @@ pub(crate) fn has_trainable<M: Module>(model: &M) -> bool {
 }
 
 /// The number of values of each trainable parameter, by path.
-fn trainable_lengths<M: Module>(model: &M) -> BTreeMap<String, usize> {
+pub(crate) fn trainable_lengths<M: Module>(model: &M) -> BTreeMap<String, usize> {
     struct Lengths {
         path: Vec<String>,
         found: BTreeMap<String, usize>,
