@@ -310,6 +310,36 @@ fn what_retention_gives_up_is_an_event_and_takes_nothing_that_is_asked_for() {
 }
 
 #[test]
+fn every_command_of_the_pages_works() {
+    let (site, published) = (finished(), published());
+    let mut count = 0;
+    for page in ["runs", "evaluation"] {
+        let text = std::fs::read_to_string(program::root().join(format!("docs/{page}.md"))).unwrap();
+        let blocks = text.split("```\n").skip(1).step_by(2);
+        for line in blocks.flat_map(str::lines).filter(|line| line.starts_with("tandem ")) {
+            // The names of the page, and what makes it end soon.
+            let mut words: Vec<String> = Vec::new();
+            for word in line.split_whitespace().skip(1).filter(|word| *word != "--follow") {
+                words.push(match word {
+                    "runs/NAME" => site.path("run"),
+                    "copy" | "held-out" => site.path(word),
+                    "OLD" => published[0].clone(),
+                    "NEW" => published.last().unwrap().clone(),
+                    other => other.to_owned(),
+                });
+            }
+            if line.contains("bisect") || line.contains("eval") {
+                words.extend(["--episodes".to_owned(), "1".to_owned()]);
+            }
+            let output = Program::new(&words).run();
+            assert!(matches!(output.code, Some(0 | 3)), "{line}\n{}{}", output.stdout, output.stderr);
+            count += 1;
+        }
+    }
+    assert!(count >= 7, "{count} commands");
+}
+
+#[test]
 fn tasks_that_were_trained_on_are_refused_by_name() {
     let tasks = finished().path("tasks");
     let output =

@@ -101,11 +101,6 @@ fn keep_within(record: &RunRecord, most: u64, round: u32) -> Result<()> {
     Ok(())
 }
 
-/// Whether an episode was run to train on, with or without a skill.
-fn is_training(row: &EpisodeRow) -> bool {
-    [Arm::Collect, Arm::Skill, Arm::TopUp].iter().any(|arm| arm.name() == row.arm)
-}
-
 /// What is left of a record without its turns and tokens: all that gates, lineage and reports ask for.
 fn thinned(mut record: EpisodeRecord) -> EpisodeRecord {
     record.segments = Vec::new();

@@ -11,7 +11,7 @@ use tandem_host::harness::{Generation, HarnessManifest};
 use tandem_host::plugin::AdmissionOptions;
 use tandem_host::rollout::Cancel;
 use tandem_host::store::{BlobStore, Digest, write_whole};
-use tandem_host::task::Task;
+use tandem_host::task::{ResultCache, Task};
 
 use super::{Exit, setup, train};
 use crate::campaign::{RunLock, RunRecord, draw_order};
@@ -107,6 +107,9 @@ pub async fn run(arguments: EvalArguments) -> Result<Exit> {
     let out = arguments.out.clone().unwrap_or_else(|| arguments.run.join("evaluation"));
     let _lock = RunLock::take(&out, Duration::from_secs(5))?;
     let own = RunRecord::open(&out)?;
+    // The same patch of the same task is judged once, in whichever arm it is handed in.
+    let verdicts = ResultCache::new(out.join("verdicts"));
+    held_out.values().chain(training.values()).for_each(|task| task.keep_verdicts(verdicts.clone()));
     let choice = Choice {
         arms: arguments.arms.iter().cloned().collect(),
         human: human(&arguments, &own)?,

@@ -146,7 +146,7 @@ async fn keep_stats(stats: Stats, run: PathBuf) {
 
 /// The first signal stops between turns; the second ends the program at once,
 /// which loses nothing that is recorded.
-pub fn stop_on_signal(cancel: &Cancel, progress: &Progress) {
+pub(super) fn stop_on_signal(cancel: &Cancel, progress: &Progress) {
     let (cancel, progress) = (cancel.clone(), progress.clone());
     tokio::spawn(async move {
         let mut terminate = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {

@@ -254,3 +254,160 @@ pub fn skilled(record: &RunRecord) -> Result<BTreeSet<String>> {
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use expect_test::{Expect, expect};
+    use serde_json::json;
+    use tandem_host::agent::Outcome;
+    use tandem_host::harness::PluginEntry;
+
+    use super::*;
+    use crate::campaign::{Arm as Use, Place};
+    use crate::evolve::teacher::Skill;
+    use crate::evolve::testkit;
+
+    fn harness(record: &RunRecord, plugins: &[&str]) -> Digest {
+        let entry = |name: &&str| PluginEntry {
+            name: (*name).to_owned(),
+            digest: Digest::of(name.as_bytes()),
+            grants: Vec::new(),
+            settings: serde_json::Map::new(),
+        };
+        let plugins = plugins.iter().map(entry).collect();
+        record.add_harness(&HarnessManifest { plugins, ..HarnessManifest::bare() }).unwrap()
+    }
+
+    /// A run of `method` that began bare, published one harness in each round, and trained to `version`.
+    fn run(
+        method: &str,
+        harnesses: &[&[&str]],
+        version: u64,
+    ) -> (tempfile::TempDir, RunRecord, CampaignConfig) {
+        let folder = tempfile::tempdir().unwrap();
+        let record = RunRecord::open(folder.path()).unwrap();
+        let mut all: Vec<&[&str]> = vec![&[]];
+        all.extend_from_slice(harnesses);
+        for (round, plugins) in all.iter().enumerate() {
+            let digest = harness(&record, plugins);
+            record.publish(&Publication { round: round as u32, digest, reason: "x".into() }).unwrap();
+        }
+        let report = json!({
+            "version": version, "groups": 1, "mixed_groups": 1, "left_out": 0, "episodes": 8, "tokens": 9,
+            "steps": [], "skipped": null,
+        });
+        record.end_phase(1, "update", &report).unwrap();
+        let text = format!("name = \"c\"\nmethod = \"{method}\"\npolicy.base = \"m\"\ntasks.train = \"t\"");
+        let config = CampaignConfig::parse(&text, Path::new("/here")).unwrap();
+        (folder, record, config)
+    }
+
+    fn told(records: &[&RunRecord], config: &CampaignConfig, choice: &Choice) -> String {
+        let with_tools = BTreeSet::from(["edit".to_owned()]);
+        let kinds = Kinds { with_tools: &with_tools };
+        let found = match arms(records, config, choice, &kinds, records[0]) {
+            Ok(found) => found,
+            Err(error) => return error.to_string(),
+        };
+        let names = |arm: &Arm| {
+            let manifest = records[arm.source].harness(&arm.harness).unwrap();
+            let plugins: Vec<_> = manifest.plugins.into_iter().map(|plugin| plugin.name).collect();
+            let skills = if arm.skills { " with skills" } else { "" };
+            format!(
+                "{}: run {} v{} [{}]{skills}",
+                arm.name,
+                arm.source,
+                arm.policy_version,
+                plugins.join(" ")
+            )
+        };
+        found.iter().map(names).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn a_run_that_changed_both_has_all_crossings() {
+        let check = |method: &str, harnesses: &[&[&str]], version: u64, expected: Expect| {
+            let (_folder, record, config) = run(method, harnesses, version);
+            expected.assert_eq(&told(&[&record], &config, &Choice { frozen_after: 1, ..Choice::default() }));
+        };
+        check("harness-adapt", &[], 0, expect!["base: run 0 v0 []"]);
+        check(
+            "grpo",
+            &[],
+            3,
+            expect![[r#"
+                base: run 0 v0 []
+                policy-only: run 0 v3 []"#]],
+        );
+        check(
+            "harness-only",
+            &[&["hold"]],
+            0,
+            expect![[r#"
+                base: run 0 v0 []
+                harness-only: run 0 v0 [hold]"#]],
+        );
+        check(
+            "harness-adapt",
+            &[&["hold"], &["hold", "edit"]],
+            2,
+            expect![[r#"
+                base: run 0 v0 []
+                joint: run 0 v2 [hold edit]
+                bare: run 0 v2 []
+                cross: run 0 v0 [hold edit]
+                no-tools: run 0 v2 [hold]
+                no-hooks: run 0 v2 [edit]
+                frozen: run 0 v2 [hold]"#]],
+        );
+    }
+
+    #[test]
+    fn other_runs_a_human_harness_hard_tasks_and_skills_add_their_arms() {
+        let (_folder, record, config) = run("harness-adapt", &[&["hold"]], 2);
+        let (_one, policy, _) = run("grpo", &[], 5);
+        let (_two, evolved, _) = run("harness-only", &[&["search"]], 0);
+        let place = Place { round: 1, arm: Use::Collect, group: "g".into() };
+        for (number, (task, solved)) in [("a", false), ("b", false), ("b", true)].into_iter().enumerate() {
+            let mut episode = testkit::episode(task);
+            episode.id = number.to_string();
+            episode.outcome = if solved { Outcome::Solved } else { Outcome::Unsolved };
+            record.add_episode(&place, &episode).unwrap();
+        }
+        assert_eq!(hard_set(&record).unwrap(), BTreeSet::from(["a".to_owned()]));
+        let skill = Skill { task: "b".into(), mechanism: "m".into(), check: "c".into(), text: "t".into() };
+        record.add_skill("p", &skill).unwrap();
+        let choice = Choice {
+            arms: BTreeSet::new(),
+            human: Some(harness(&record, &["by-hand"])),
+            policy_only: Some(1),
+            harness_only: Some(2),
+            frozen_after: 1,
+        };
+        let records = [&record, &policy, &evolved];
+        expect![[r#"
+            base: run 0 v0 []
+            policy-only: run 1 v5 []
+            harness-only: run 2 v0 [search]
+            human: run 0 v0 [by-hand]
+            human-joint: run 0 v2 [by-hand]
+            joint: run 0 v2 [hold]
+            bare: run 0 v2 []
+            cross: run 0 v0 [hold]
+            hard-base: run 0 v0 []
+            hard-joint: run 0 v2 [hold]
+            skills-off: run 0 v2 [hold]
+            skills-on: run 0 v2 [hold] with skills"#]]
+        .assert_eq(&told(&records, &config, &choice));
+        let one = |name: &str| Choice { arms: BTreeSet::from([name.to_owned()]), ..choice.clone() };
+        expect!["joint: run 0 v2 [hold]"].assert_eq(&told(&records, &config, &one("joint")));
+        expect![[r#"
+            the arm `frozen` does not apply: the harness did not change after that round
+            help: leave it out of `--arms`"#]]
+        .assert_eq(&told(&records, &config, &one("frozen")));
+        let unknown = told(&records, &config, &one("both"));
+        assert!(unknown.starts_with("there is no arm `both`\nhelp: arms are base, policy-only"), "{unknown}");
+    }
+}

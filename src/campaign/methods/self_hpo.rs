@@ -12,7 +12,9 @@ use super::super::record::{Arm, EpisodeRow};
 use super::super::reports::Change;
 use super::super::retention::retain;
 use super::super::run::{Campaign, newest_harness};
-use super::super::steps::{Contender, Label, Look, Numbered, ScreenReport, contender, passed_over, ranked};
+use super::super::steps::{
+    Contender, Label, Look, Numbered, ScreenReport, contender, in_order, passed_over, ranked,
+};
 
 /// The tasks of a harness step.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
