@@ -11,7 +11,9 @@ use super::super::draw;
 use super::super::record::{Arm, EpisodeRow};
 use super::super::reports::Change;
 use super::super::run::{Campaign, newest_harness};
-use super::super::steps::{Contender, Label, Look, Numbered, ScreenReport, contender, passed_over, ranked};
+use super::super::steps::{
+    Contender, Label, Look, Numbered, ScreenReport, contender, in_order, passed_over, ranked,
+};
 
 /// The tasks of a harness step.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
