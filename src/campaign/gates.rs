@@ -189,6 +189,7 @@ pub struct GateLine {
     /// Whether `level` is a share of what the run's gates may make together.
     pub shared: bool,
     pub tasks: usize,
+    /// Those that were run for it.
     pub rollouts: usize,
     pub verdict: Option<Verdict>,
     pub paired: Option<Verdict>,
@@ -216,6 +217,8 @@ pub fn gate_lines(record: &RunRecord) -> Result<Vec<GateLine>> {
         let level = gate.and_then(|gate| gate.level);
         let config = gate.map(|gate| &gate.config).or(plan.map(|plan| &plan.config));
         let tasks = gate.map_or(0, |gate| gate.tasks.len());
+        let saved = report.and_then(|report| report.saved);
+        let saved = saved.map_or(0, |saved| saved.ties + saved.reused);
         // A removal test has the error `beta` and no share of the run's.
         let takes_a_share = config.is_none_or(|config| config.claim.is_better());
         GateLine {
@@ -232,7 +235,7 @@ pub fn gate_lines(record: &RunRecord) -> Result<Vec<GateLine>> {
             shared: takes_a_share
                 && config.is_some_and(|config| config.spending == crate::evolve::Spending::Run),
             tasks,
-            rollouts: config.map_or(0, |config| 2 * config.group_size * tasks),
+            rollouts: config.map_or(0, |config| 2 * config.group_size * tasks).saturating_sub(saved),
             verdict: gate.map(|gate| gate.verdict),
             paired: gate.map(|gate| gate.paired),
             paper: gate.map(|gate| gate.paper.verdict),

@@ -145,6 +145,9 @@ impl Campaign {
                 by_group.entry(row.group.clone()).or_default().insert(number, row);
             }
         }
+        // An update that has a limit of tokens takes the first groups: no task's name decides which.
+        let mut by_group: Vec<_> = by_group.into_iter().collect();
+        by_group.sort_by_cached_key(|(key, _)| draw::seed(self.config.seed, &format!("train/{key}")));
         let mut groups = Vec::new();
         for (key, rows) in by_group {
             let with_skill = key.starts_with(&skilled(round));
