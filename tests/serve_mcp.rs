@@ -284,7 +284,8 @@ fn a_swap_is_seen_by_the_next_session_and_told_in_the_audit() {
     assert_eq!(Client::open(&served).tools(), ["bash", "count"]);
     let log = home.done(&["harness", "log", "--json"]).stdout;
     let second: Value = serde_json::from_str(log.lines().nth(1).unwrap()).unwrap();
-    home.done(&["harness", "activate", second["harness"].as_str().unwrap(), "--server", &socket]);
+    let digest = second["harness"].as_str().unwrap();
+    home.done(&["harness", "activate", digest, "--server", &socket, "--reason", "it has to think"]);
     assert_eq!(Client::open(&served).tools(), ["bash", "count", "think"]);
     let other = home.run(&["harness", "rollback", "--server", &socket, "--home", "/tmp"]);
     assert!(other.stderr.contains("and /tmp was named"), "{}", other.stderr);
@@ -314,7 +315,7 @@ fn a_swap_is_seen_by_the_next_session_and_told_in_the_audit() {
         start null - - -
         swap 2 publish ada to think
         swap 3 rollback ada it thinks too much
-        swap 4 activate ada HARNESS again
+        swap 4 activate ada it has to think
         stop null - - -"#]]
     .assert_eq(&lines.join("\n"));
 }

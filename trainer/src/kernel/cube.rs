@@ -254,6 +254,21 @@ const PARTS: usize = 528;
 /// The widest rows that `rows_backward` adds up.
 const WIDEST_ROW: usize = 32 * 256;
 
+/// Values that are read at once, in 16 bytes.
+const PIECE: usize = 8;
+
+/// Threads of a block of `add_rms_norm`, for rows of that width.
+pub(super) fn norm_threads(width: usize) -> usize {
+    width.div_ceil(PIECE).next_multiple_of(32).min(THREADS)
+}
+
+/// Blocks of `swiglu` and of its gradient.
+pub(super) fn swiglu_blocks(rows: usize, width: usize) -> usize {
+    let values = rows * width;
+    let threads = if width.is_multiple_of(PIECE) { values / PIECE } else { values };
+    threads.div_ceil(THREADS)
+}
+
 /// Rows and width of a tensor, by its last dimension.
 pub(super) fn flat(tensor: &CubeTensor) -> (usize, usize) {
     let shape = tensor.meta.shape();
@@ -279,7 +294,7 @@ fn norm(x: CubeTensor, weight: CubeTensor, epsilon: f64) -> Result<CubeTensor, S
     owner(&x)?.queue(|work| {
         let arguments: [&dyn Argument; 6] =
             [&from, &Pointer(0), &by, &to, &(width as i32), &(epsilon as f32)];
-        work.launch(("", "add_rms_norm"), [rows, 1], THREADS, &arguments)
+        work.launch(("", "add_rms_norm"), [rows, 1], norm_threads(width), &arguments)
     })?;
     Ok(out)
 }
@@ -293,7 +308,10 @@ fn norm_backward(
     let [x, weight, gradient] = [x, weight, gradient].map(into_contiguous);
     let (by_x, by_weight) = (like(&x), like(&weight));
     let (rows, width) = flat(&x);
-    let blocks = rows.min(PARTS);
+    // A thread takes 8 columns where it can; more blocks where they are small.
+    let wide = width.is_multiple_of(PIECE) && width <= 1024 * PIECE;
+    let threads = if wide { (width / PIECE).next_multiple_of(32) } else { THREADS };
+    let blocks = rows.min(if threads < 128 { 2 * PARTS } else { PARTS });
     let parts = empty(&x, [blocks, width], DType::F32);
     let at = [&x, &weight, &gradient, &by_x, &parts, &by_weight].map(pointer);
     let [x_at, weight_at, gradient_at, by_x_at, parts_at, by_weight_at] = at;
@@ -303,9 +321,9 @@ fn norm_backward(
         let (rows, width_i, epsilon) = (rows as i32, width as i32, epsilon as f32);
         let arguments: [&dyn Argument; 8] =
             [&x_at, &weight_at, &gradient_at, &by_x_at, &parts_at, &rows, &width_i, &epsilon];
-        work.launch(("", "rms_norm_backward"), [blocks, 1], THREADS, &arguments)?;
+        work.launch(("", "rms_norm_backward"), [blocks, 1], threads, &arguments)?;
         let arguments: [&dyn Argument; 4] = [&parts_at, &by_weight_at, &(blocks as i32), &width_i];
-        work.launch(("", "sum_rows"), [width.div_ceil(32), 1], 32, &arguments)
+        work.launch(("", "sum_rows"), [width.div_ceil(32), 1], 256, &arguments)
     })?;
     Ok((by_x, by_weight))
 }
@@ -320,7 +338,7 @@ fn gated(both: CubeTensor) -> Result<CubeTensor, String> {
     let (from, to) = (pointer(&both)?, pointer(&out)?);
     owner(&both)?.queue(|work| {
         let arguments: [&dyn Argument; 4] = [&from, &to, &(rows as i64), &(width as i32)];
-        work.launch(("", "swiglu"), [(rows * width).div_ceil(THREADS), 1], THREADS, &arguments)
+        work.launch(("", "swiglu"), [swiglu_blocks(rows, width), 1], THREADS, &arguments)
     })?;
     Ok(out)
 }
@@ -332,7 +350,7 @@ fn gated_backward(both: CubeTensor, gradient: CubeTensor) -> Result<CubeTensor, 
     let (from, above, to) = (pointer(&both)?, pointer(&gradient)?, pointer(&out)?);
     owner(&both)?.queue(|work| {
         let arguments: [&dyn Argument; 5] = [&from, &above, &to, &(rows as i64), &(width as i32)];
-        work.launch(("", "swiglu_backward"), [(rows * width).div_ceil(THREADS), 1], THREADS, &arguments)
+        work.launch(("", "swiglu_backward"), [swiglu_blocks(rows, width), 1], THREADS, &arguments)
     })?;
     Ok(out)
 }

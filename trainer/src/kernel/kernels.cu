@@ -152,11 +152,57 @@ extern "C" __global__ void embed(const bf16* table, const int* ids, bf16* x, int
     for (int at = threadIdx.x; at < width; at += blockDim.x) x[(long long)blockIdx.x * width + at] = from[at];
 }
 
-// x += y (if there is a y), then h = x / sqrt(mean(x²) + epsilon) · weight: a block for each row.
+// Eight values of 16 bytes, and back.
+__device__ __forceinline__ void spread(float* to, uint4 from) {
+    to[0] = low(from.x); to[1] = high(from.x); to[2] = low(from.y); to[3] = high(from.y);
+    to[4] = low(from.z); to[5] = high(from.z); to[6] = low(from.w); to[7] = high(from.w);
+}
+__device__ __forceinline__ uint4 gathered(const float* from) {
+    uint4 to;
+    to.x = pair(from[0], from[1]); to.y = pair(from[2], from[3]);
+    to.z = pair(from[4], from[5]); to.w = pair(from[6], from[7]);
+    return to;
+}
+
+// x += y (if there is a y), then h = x / sqrt(mean(x²) + epsilon) · weight: a block for each row. Rows whose width is a
+// multiple of 8 and at most 32 for each thread are kept in registers meanwhile.
+#define HELD 4
 extern "C" __global__ void add_rms_norm(bf16* x, const bf16* y, const bf16* weight, bf16* h, int width, float epsilon) {
     __shared__ float shared[33];
     long long start = (long long)blockIdx.x * width;
     float squares = 0.0f;
+    int pieces = width >> 3;
+    if ((width & 7) == 0 && pieces <= HELD * blockDim.x) {
+        float held[HELD][8];
+        #pragma unroll
+        for (int n = 0; n < HELD; n++) {
+            int at = threadIdx.x + n * blockDim.x;
+            if (at >= pieces) continue;
+            uint4* place = (uint4*)(x + start) + at;
+            spread(held[n], *place);
+            if (y) {
+                float other[8];
+                spread(other, ((const uint4*)(y + start))[at]);
+                #pragma unroll
+                for (int k = 0; k < 8; k++) held[n][k] = wide(narrow(held[n][k] + other[k]));
+                *place = gathered(held[n]);
+            }
+            #pragma unroll
+            for (int k = 0; k < 8; k++) squares += held[n][k] * held[n][k];
+        }
+        float scale = rsqrtf(block_sum(squares, shared) / width + epsilon);
+        #pragma unroll
+        for (int n = 0; n < HELD; n++) {
+            int at = threadIdx.x + n * blockDim.x;
+            if (at >= pieces) continue;
+            float factor[8];
+            spread(factor, ((const uint4*)weight)[at]);
+            #pragma unroll
+            for (int k = 0; k < 8; k++) factor[k] *= wide(narrow(held[n][k] * scale));
+            ((uint4*)(h + start))[at] = gathered(factor);
+        }
+        return;
+    }
     for (int at = threadIdx.x; at < width; at += blockDim.x) {
         float value = wide(x[start + at]);
         if (y) {
@@ -173,16 +219,30 @@ extern "C" __global__ void add_rms_norm(bf16* x, const bf16* y, const bf16* weig
     }
 }
 
-// silu(gate) · up, from rows of gate and up side by side. `width` is that of one of them.
+// silu(gate) · up, from rows of gate and up side by side. `width` is that of one of them. A thread for each eight
+// values, or for each one where the width is no multiple of 8.
+__device__ __forceinline__ float opened(float gate, float up) {
+    return wide(narrow(gate / (1.0f + __expf(-gate)))) * up;
+}
 extern "C" __global__ void swiglu(const bf16* both, bf16* out, long long rows, int width) {
     long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if ((width & 7) == 0) {
+        u32 pieces = width >> 3;
+        if (at >= rows * pieces) return;
+        u32 row = (u32)at / pieces, piece = (u32)at - row * pieces;
+        const uint4* from = (const uint4*)(both + (long long)row * 2 * width) + piece;
+        float gate[8], up[8];
+        spread(gate, from[0]);
+        spread(up, from[pieces]);
+        #pragma unroll
+        for (int k = 0; k < 8; k++) gate[k] = opened(gate[k], up[k]);
+        ((uint4*)out)[at] = gathered(gate);
+        return;
+    }
     if (at >= rows * width) return;
     long long row = at / width;
     int column = (int)(at - row * width);
-    float gate = wide(both[row * 2 * width + column]);
-    float up = wide(both[row * 2 * width + width + column]);
-    float open = wide(narrow(gate / (1.0f + __expf(-gate))));
-    out[at] = narrow(open * up);
+    out[at] = narrow(opened(wide(both[row * 2 * width + column]), wide(both[row * 2 * width + width + column])));
 }
 
 // Queries and keys of one token a row: bias (if any), norm of each head (if any), rotation to their
@@ -394,11 +454,55 @@ extern "C" __global__ void copy_slot(
 }
 
 // Of add_rms_norm without y: the gradient by x, and parts of the one by the weight, one row of
-// `parts` for each block, which takes every gridDim.x-th row.
+// `parts` for each block, which takes every gridDim.x-th row. Where the width is a multiple of 8 and at most 8 for each
+// thread, a thread keeps its columns' part in registers.
 extern "C" __global__ void rms_norm_backward(
     const bf16* x, const bf16* weight, const bf16* gradient, bf16* by_x, float* parts, int rows, int width, float epsilon) {
     __shared__ float shared[33];
     float* own = parts + (long long)blockIdx.x * width;
+    if ((width & 7) == 0 && (width >> 3) <= blockDim.x) {
+        __shared__ float2 of_warps[32];
+        int at = threadIdx.x, lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = (blockDim.x + 31) >> 5;
+        bool real = at < width >> 3;
+        float factor[8], part[8];
+        #pragma unroll
+        for (int k = 0; k < 8; k++) factor[k] = part[k] = 0.0f;
+        if (real) spread(factor, ((const uint4*)weight)[at]);
+        for (int row = blockIdx.x; row < rows; row += gridDim.x) {
+            long long piece = ((long long)row * width >> 3) + at;
+            float value[8], above[8], squares = 0.0f, dot = 0.0f;
+            if (real) {
+                spread(value, ((const uint4*)x)[piece]);
+                spread(above, ((const uint4*)gradient)[piece]);
+                #pragma unroll
+                for (int k = 0; k < 8; k++) {
+                    squares += value[k] * value[k];
+                    dot += value[k] * factor[k] * above[k];
+                }
+            }
+            squares = warp_sum(squares);
+            dot = warp_sum(dot);
+            if (lane == 0) { of_warps[warp].x = squares; of_warps[warp].y = dot; }
+            __syncthreads();
+            squares = dot = 0.0f;
+            for (int n = 0; n < warps; n++) { squares += of_warps[n].x; dot += of_warps[n].y; }
+            __syncthreads();
+            float scale = rsqrtf(squares / width + epsilon), mean = dot * scale * scale * scale / width;
+            if (real) {
+                #pragma unroll
+                for (int k = 0; k < 8; k++) {
+                    part[k] += above[k] * value[k] * scale;
+                    value[k] = above[k] * factor[k] * scale - value[k] * mean;
+                }
+                ((uint4*)by_x)[piece] = gathered(value);
+            }
+        }
+        if (real) {
+            #pragma unroll
+            for (int k = 0; k < 8; k++) own[8 * at + k] = part[k];
+        }
+        return;
+    }
     for (int row = blockIdx.x; row < rows; row += gridDim.x) {
         long long start = (long long)row * width;
         float squares = 0.0f, dot = 0.0f;
@@ -418,24 +522,51 @@ extern "C" __global__ void rms_norm_backward(
     }
 }
 
-// The sum of rows, a thread for each column.
-extern "C" __global__ void sum_rows(const float* parts, bf16* out, int rows, int width) {
-    int column = blockIdx.x * blockDim.x + threadIdx.x;
-    if (column >= width) return;
+// The sum of rows: a block of 256 threads for 32 columns, of which each warp takes every eighth row.
+extern "C" __global__ void __launch_bounds__(256) sum_rows(const float* parts, bf16* out, int rows, int width) {
+    __shared__ float sums[8][32];
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, column = blockIdx.x * 32 + lane;
     float sum = 0.0f;
-    for (int row = 0; row < rows; row++) sum += parts[(long long)row * width + column];
+    if (column < width) {
+        #pragma unroll 8
+        for (int row = warp; row < rows; row += 8) sum += parts[(long long)row * width + column];
+    }
+    sums[warp][lane] = sum;
+    __syncthreads();
+    if (warp > 0 || column >= width) return;
+    for (int n = 1; n < 8; n++) sum += sums[n][lane];
     out[column] = narrow(sum);
 }
 
-// Of swiglu: the gradient by gate and up, side by side.
+// Of swiglu: the gradient by gate and up, side by side. Threads as there.
+__device__ __forceinline__ void opened_backward(float above, float& gate, float& up) {
+    float share = 1.0f / (1.0f + __expf(-gate)), by_gate = above * up * share * (1.0f + gate * (1.0f - share));
+    up = above * gate * share;
+    gate = by_gate;
+}
 extern "C" __global__ void swiglu_backward(const bf16* both, const bf16* gradient, bf16* out, long long rows, int width) {
     long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if ((width & 7) == 0) {
+        u32 pieces = width >> 3;
+        if (at >= rows * pieces) return;
+        u32 row = (u32)at / pieces, piece = (u32)at - row * pieces;
+        long long start = (long long)row * 2 * pieces + piece;
+        float gate[8], up[8], above[8];
+        spread(gate, ((const uint4*)both)[start]);
+        spread(up, ((const uint4*)both)[start + pieces]);
+        spread(above, ((const uint4*)gradient)[at]);
+        #pragma unroll
+        for (int k = 0; k < 8; k++) opened_backward(above[k], gate[k], up[k]);
+        ((uint4*)out)[start] = gathered(gate);
+        ((uint4*)out)[start + pieces] = gathered(up);
+        return;
+    }
     if (at >= rows * width) return;
     long long row = at / width, start = row * 2 * width + (at - row * width);
-    float gate = wide(both[start]), up = wide(both[start + width]), above = wide(gradient[at]);
-    float share = 1.0f / (1.0f + __expf(-gate));
-    out[start] = narrow(above * up * share * (1.0f + gate * (1.0f - share)));
-    out[start + width] = narrow(above * gate * share);
+    float gate = wide(both[start]), up = wide(both[start + width]);
+    opened_backward(wide(gradient[at]), gate, up);
+    out[start] = narrow(gate);
+    out[start + width] = narrow(up);
 }
 
 // From rows of queries, keys and values side by side, one a token, to rotated queries

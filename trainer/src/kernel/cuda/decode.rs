@@ -16,6 +16,7 @@ use burn_cubecl::tensor::CubeTensor;
 use super::cache::DeviceCache;
 use super::context::{Gpu, Matrix, Pointer, Work, pointer};
 use super::library::{Handle, checked};
+use crate::kernel::cube::{norm_threads, swiglu_blocks};
 use crate::model::{CausalLm, PlainParts, RotaryTable};
 
 /// Threads of a block for a row of activations.
@@ -316,7 +317,7 @@ impl Decoder {
             work.launch(
                 (options, "add_rms_norm"),
                 [rows, 1],
-                THREADS,
+                norm_threads(hidden),
                 &[&buffers.x, &added, &weight, &buffers.hidden, &hidden_i, &epsilon],
             )
         };
@@ -379,7 +380,7 @@ impl Decoder {
             norm(work, buffers.change, layer.mlp_norm)?;
             product(work, buffers.hidden, layer.gate_up, buffers.both, [hidden, 2 * inner])?;
             let (rows_l, inner_i) = (rows as i64, inner as i32);
-            let grid = [(rows * inner).div_ceil(THREADS), 1];
+            let grid = [swiglu_blocks(rows, inner), 1];
             let arguments: [&dyn super::Argument; 4] = [&buffers.both, &buffers.open, &rows_l, &inner_i];
             work.launch((options, "swiglu"), grid, THREADS, &arguments)?;
             product(work, buffers.open, layer.down, buffers.change, [inner, hidden])?;
