@@ -420,6 +420,30 @@ fn skills_only_where_all_failed_go_to_no_other_task() {
     }
 }
 
+#[test]
+fn no_round_begins_past_the_budget_and_the_table_is_made_all_the_same() {
+    let scratch = Scratch::new("[[rules]]\nchance = 0.5\n");
+    let campaign = scratch.example(
+        "grpo.toml",
+        &[
+            ("rounds", "9"),
+            ("rollout.group_size", "2"),
+            ("rollout.groups", "4"),
+            ("rollout.budget", "9"),
+            ("rollout.top_up.cap", "0"),
+            ("evaluation.episodes", "1"),
+        ],
+    );
+    // A round has 8 episodes, and a budget that is spent within a round does not cut it.
+    let run = scratch.train(&campaign);
+    assert_eq!(
+        run.of_arm("collect").iter().map(|e| e.round).collect::<BTreeSet<_>>(),
+        BTreeSet::from([1, 2])
+    );
+    assert_eq!(run.of_arm("collect").len(), 16);
+    assert!(!run.of_arm("evaluate").is_empty());
+}
+
 /// A variant whose hook says `text` to an empty patch.
 fn variant(name: &str, text: &str) -> String {
     let file = root().join("examples/teachers/hold-back.md");

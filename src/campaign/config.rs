@@ -175,6 +175,10 @@ pub struct HarnessConfig {
     pub digest: Option<String>,
 }
 
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
 /// How episodes are collected.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -193,6 +197,10 @@ pub struct RolloutConfig {
     pub sampling: Sampling,
     /// More episodes for groups that teach nothing.
     pub top_up: TopUpConfig,
+    /// Episodes after which no further round begins, whatever they were run for but the final table; 0 is no
+    /// bound. Methods are compared at one budget.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub budget: usize,
 }
 
 impl Default for RolloutConfig {
@@ -205,6 +213,7 @@ impl Default for RolloutConfig {
             retries: 2,
             sampling: Sampling::default(),
             top_up: TopUpConfig::default(),
+            budget: 0,
         }
     }
 }

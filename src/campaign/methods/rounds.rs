@@ -10,6 +10,9 @@ impl Campaign {
     /// Runs what is left of all rounds.
     pub(in crate::campaign) async fn rounds(&mut self) -> Result<()> {
         for round in 1..=self.config.rounds {
+            if self.is_spent(round)? {
+                break;
+            }
             self.round(round).await?;
         }
         Ok(())

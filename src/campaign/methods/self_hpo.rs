@@ -40,10 +40,16 @@ impl Campaign {
         let (cycles, updates) = (self.config.self_hpo.cycles, self.config.self_hpo.updates);
         for cycle in 0..cycles {
             let first = cycle * updates + 1;
+            if self.is_spent(first)? {
+                break;
+            }
             let hard = self.hard_set(first).await?;
             self.harness_step(first, &hard).await?;
             self.consult_holdout(first).await?;
             for round in first..first + updates {
+                if self.is_spent(round)? {
+                    return Ok(());
+                }
                 let (seen, others) = self.drawn(round);
                 self.collect(round, &[seen, others].concat()).await?;
                 self.update(round).await?;
