@@ -33,11 +33,15 @@ pub struct TrainArguments {
     /// `f32` or `bf16`, before `policy.compute` of the campaign; a run keeps what it began with.
     #[arg(long)]
     compute: Option<String>,
+    /// Before `seed` of the campaign: one file, runs of several seeds.
+    #[arg(long)]
+    seed: Option<u64>,
 }
 
 pub async fn run(arguments: TrainArguments) -> Result<Exit> {
     let mut config = CampaignConfig::load(&arguments.campaign)?;
     config.check_for_training().map_err(anyhow::Error::msg)?;
+    config.seed = arguments.seed.unwrap_or(config.seed);
     let devices = Devices::parse(&arguments.device, arguments.exchange.as_deref())?;
     let run = arguments.run.clone().unwrap_or_else(|| Path::new("runs").join(&config.name));
     settle_compute(&mut config, &run, &arguments)?;
@@ -67,7 +71,9 @@ pub async fn run(arguments: TrainArguments) -> Result<Exit> {
     if let Some(cost) = campaign.gate_cost()? {
         progress.say(&cost);
     }
-    let resume = format!("tandem train {} --run {} --resume", arguments.campaign.display(), run.display());
+    let seed = arguments.seed.map_or_else(String::new, |seed| format!(" --seed {seed}"));
+    let resume =
+        format!("tandem train {} --run {}{seed} --resume", arguments.campaign.display(), run.display());
     let ended = campaign.run().await;
     keeping.abort();
     stats.snapshot().write(&run).unwrap_or_else(|error| tracing::warn!("{error:#}"));
@@ -122,7 +128,7 @@ fn claim(run: &Path, config: &CampaignConfig, arguments: &TrainArguments) -> Res
                 fs::read_to_string(&kept).with_context(|| format!("{} cannot be read", kept.display()))?;
             if before != text {
                 bail!(
-                    "{} says something else than the campaign that this run began with\nhelp: undo the change (the first version is {}), or start a new run with `--run`",
+                    "{} says something else than the campaign that this run began with\nhelp: undo the change (the first version is {}; a `--seed` has to be given again), or start a new run with `--run`",
                     arguments.campaign.display(),
                     kept.display()
                 );
