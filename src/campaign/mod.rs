@@ -33,6 +33,6 @@ pub use local_policy::LocalPolicy;
 pub use record::{Arm, EpisodeRow, Publication, RunRecord};
 pub use replays::{KEPT, Machine, Replays};
 pub use reports::{CandidateReport, TeacherReport, UpdateReport};
-pub use run::{Beginning, Campaign, Parts, newest_harness};
+pub use run::{Beginning, Campaign, Parts, first_harness, newest_harness};
 pub use steps::{HoldoutReport, ScreenReport, Seeds, SkillsReport};
 pub use teach::{current_plugins, rejected_ideas};
