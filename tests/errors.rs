@@ -109,7 +109,7 @@ mod train {
               |
             7 | group = 4
               | ^^^^^
-            unknown field `group`, expected one of `group_size`, `groups`, `diagnosed`, `concurrency`, `retries`, `sampling`
+            unknown field `group`, expected one of `group_size`, `groups`, `diagnosed`, `concurrency`, `retries`, `sampling`, `top_up`
             help: docs/campaign.md lists every key
         "#]],
         );

@@ -46,6 +46,6 @@ pub use policies::PolicyRuntime;
 pub use record::{Arm, EpisodeRow, Place, Publication, RunRecord};
 pub use replays::{KEPT, Machine, Replays};
 pub use reports::{CandidateReport, TeacherReport, UpdateReport};
-pub use run::{Beginning, Campaign, Parts, newest_harness};
+pub use run::{Beginning, Campaign, Parts, first_harness, newest_harness};
 pub use steps::{HoldoutReport, ScreenReport, Seeds, SkillsReport};
 pub use teach::{current_plugins, rejected_ideas};

@@ -255,7 +255,7 @@ fn held_out(folder: &Path, trained: &BTreeMap<String, Arc<Task>>) -> Result<BTre
 }
 
 /// The first harness of a campaign, and the store of its components where it names one.
-fn first_harness(config: &HarnessConfig) -> Result<(HarnessManifest, Option<BlobStore>)> {
+pub fn first_harness(config: &HarnessConfig) -> Result<(HarnessManifest, Option<BlobStore>)> {
     if let Some(home) = &config.home {
         let home = HarnessHome::open(home)?;
         let digest = home.resolve(config.digest.as_deref().unwrap_or("current"))?;

@@ -1,5 +1,6 @@
 //! What did the user ask for, and how did it end? Arguments in, exit code out.
 
+mod aa;
 mod bisect;
 mod demos;
 mod doctor;
