@@ -159,10 +159,10 @@ mod train {
             assert!(!folder.path().join("run").exists());
         };
         check(
-            "harness-adapt",
+            "harness-only",
             "[teacher.skill]\nkind = 'command'\ncommand = ['cat']\n",
             expect![[r#"
-                error: the campaign sets `[teacher.skill]`, but no method of this version trains with skills
+                error: the campaign sets `[teacher.skill]`, but the method `harness-only` trains no policy
                 help: leave the section out; `tandem teacher ask` can use it"#]],
         );
         check(

@@ -5,10 +5,16 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tandem_host::policy::Sampling;
 use tandem_host::workspace::WorkspaceConfig;
-use tandem_trainer::learner::LearnerConfig;
+use tandem_trainer::learner::{LearnerConfig, Recompute};
+use tandem_trainer::model::LoraTargets;
 use tandem_trainer::objective::{AdvantageKind, Aggregation, Correction, KlPenalty, Objective};
 use tandem_trainer::optimizer::{AdamWConfig, Schedule};
 
+use super::retention::RetentionConfig;
+use super::script;
+use super::sections::{
+    HoldoutConfig, RemovalConfig, SavingsConfig, ScreenConfig, SelfHpoConfig, SkillsConfig, TopUpConfig,
+};
 use crate::evolve::GateConfig;
 use crate::evolve::teacher::{TeacherRole, TeachersConfig};
 
@@ -38,10 +44,19 @@ pub struct CampaignConfig {
     /// Who writes candidates and skills.
     #[serde(default)]
     pub teacher: TeachersConfig,
+    /// How skills are used in training.
+    #[serde(default)]
+    pub skills: SkillsConfig,
+    /// Cycles of the method `self-hpo`, which takes the place of `rounds`.
+    #[serde(default)]
+    pub self_hpo: SelfHpoConfig,
     #[serde(default)]
     pub update: UpdateConfig,
     #[serde(default)]
     pub evaluation: EvaluationConfig,
+    /// What the run folder keeps; unless given, everything.
+    #[serde(default, skip_serializing_if = "RetentionConfig::keeps_all")]
+    pub retention: RetentionConfig,
     /// Where workspaces are made and what their commands may use; a file that is named with
     /// `--workspaces` goes before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,9 +78,21 @@ pub enum Method {
     Grpo,
     /// Only the harness evolves; the policy stays as it is.
     HarnessOnly,
+    /// The best of several harness variants on the tasks that were never solved, then policy updates
+    /// under it, in cycles.
+    SelfHpo,
 }
 
 impl Method {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::HarnessAdapt => "harness-adapt",
+            Self::Grpo => "grpo",
+            Self::HarnessOnly => "harness-only",
+            Self::SelfHpo => "self-hpo",
+        }
+    }
+
     pub fn evolves(self) -> bool {
         self != Self::Grpo
     }
@@ -79,7 +106,8 @@ impl Method {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyConfig {
-    /// A name of `tandem model list`, a folder in Hugging Face layout, or a GGUF file.
+    /// A name of `tandem model list`, a folder in Hugging Face layout, or a GGUF file; `script:FILE` plays
+    /// a script in place of a model.
     pub base: String,
     /// A LoRA adapter in PEFT layout to start from.
     pub adapter: Option<PathBuf>,
@@ -112,11 +140,14 @@ pub struct LoraSettings {
     pub alpha: f32,
     /// Layers below this one are frozen, which saves their backward pass.
     pub first_layer: usize,
+    /// Linear maps that have an adapter, by PEFT's names, or `all-linear` with experts and routers.
+    #[serde(skip_serializing_if = "LoraTargets::is_usual")]
+    pub targets: LoraTargets,
 }
 
 impl Default for LoraSettings {
     fn default() -> Self {
-        Self { rank: 8, alpha: 16.0, first_layer: 0 }
+        Self { rank: 8, alpha: 16.0, first_layer: 0, targets: LoraTargets::default() }
     }
 }
 
@@ -136,6 +167,16 @@ pub struct TasksConfig {
 pub struct HarnessConfig {
     /// A harness manifest; without one, no plugins and the default prompts and limits.
     pub manifest: Option<PathBuf>,
+    /// A harness home, or the folder of a run, that has the harness and its components.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub home: Option<PathBuf>,
+    /// Which harness of the home: `current`, `previous`, a digest or its first digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// How episodes are collected.
@@ -154,6 +195,12 @@ pub struct RolloutConfig {
     /// Times that an invalid episode is tried again.
     pub retries: u32,
     pub sampling: Sampling,
+    /// More episodes for groups that teach nothing.
+    pub top_up: TopUpConfig,
+    /// Episodes after which no further round begins, whatever they were run for but the final table; 0 is no
+    /// bound. Methods are compared at one budget.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub budget: usize,
 }
 
 impl Default for RolloutConfig {
@@ -165,6 +212,8 @@ impl Default for RolloutConfig {
             concurrency: 16,
             retries: 2,
             sampling: Sampling::default(),
+            top_up: TopUpConfig::default(),
+            budget: 0,
         }
     }
 }
@@ -178,11 +227,28 @@ pub struct EvolveConfig {
     /// Candidates that are built and gated in a round.
     pub candidates: usize,
     pub gate: GateConfig,
+    /// A cheap look at several candidates before the gate of one.
+    pub screen: ScreenConfig,
+    /// Tests whether accepted plugins are still needed.
+    pub removal: RemovalConfig,
+    /// Tasks that are asked rarely, to see whether the gates were right.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holdout: Option<HoldoutConfig>,
+    /// Rollouts of gates that need not be run.
+    pub savings: SavingsConfig,
 }
 
 impl Default for EvolveConfig {
     fn default() -> Self {
-        Self { min_tasks: 2, candidates: 2, gate: GateConfig::default() }
+        Self {
+            min_tasks: 2,
+            candidates: 2,
+            gate: GateConfig::default(),
+            screen: ScreenConfig::default(),
+            removal: RemovalConfig::default(),
+            holdout: None,
+            savings: SavingsConfig::default(),
+        }
     }
 }
 
@@ -198,6 +264,9 @@ pub struct UpdateConfig {
     /// Sequences are padded to a multiple of this; 0 is 256 on CUDA, where every new length means
     /// tuning kernels for it, and 1 on the CPU.
     pub pad_to_multiple_of: usize,
+    /// What the backward pass computes again instead of keeping it.
+    #[serde(skip_serializing_if = "Recompute::is_none")]
+    pub recompute: Recompute,
     /// Most tokens that an update trains on; whole groups past it are left out
     /// and the report says how many. 0 is no limit.
     pub max_tokens: usize,
@@ -247,13 +316,8 @@ impl UpdateConfig {
         }
     }
 
-    /// The learner's settings for samples of this temperature, on this device.
-    pub fn learner(&self, temperature: f32, device: &str) -> LearnerConfig {
-        let pad_to_multiple_of = match self.pad_to_multiple_of {
-            0 if device.starts_with("cuda") => 256,
-            0 => 1,
-            given => given,
-        };
+    /// The learner's settings for samples of this temperature.
+    pub fn learner(&self, temperature: f32) -> LearnerConfig {
         LearnerConfig {
             learning_rate: self.learning_rate,
             schedule: self.schedule,
@@ -266,8 +330,8 @@ impl UpdateConfig {
             kl: self.kl,
             entropy_bonus: self.entropy_bonus,
             micro_batch_tokens: self.micro_batch_tokens,
-            pad_to_multiple_of,
-            head_rows: if device.starts_with("cuda") { 4096 } else { LearnerConfig::default().head_rows },
+            pad_to_multiple_of: self.pad_to_multiple_of,
+            recompute: self.recompute,
             ..LearnerConfig::default()
         }
     }
@@ -280,6 +344,7 @@ impl Default for UpdateConfig {
             steps: 1,
             micro_batch_tokens: 4096,
             pad_to_multiple_of: 0,
+            recompute: Recompute::default(),
             max_tokens: 0,
             max_grad_norm: 1.0,
             schedule: Schedule::default(),
@@ -339,6 +404,8 @@ impl CampaignConfig {
         resolve(&mut config.tasks.train);
         config.tasks.evaluation.as_mut().map(resolve);
         config.harness.manifest.as_mut().map(resolve);
+        config.harness.home.as_mut().map(resolve);
+        config.evolve.holdout.as_mut().map(|holdout| resolve(&mut holdout.tasks));
         config.policy.adapter.as_mut().map(resolve);
         if let Some(spaces) = &mut config.workspaces {
             let paths = [&mut spaces.root, &mut spaces.container.socket, &mut spaces.cgroup];
@@ -347,7 +414,9 @@ impl CampaignConfig {
         config.teacher.harness.resolve(folder);
         config.teacher.skill.as_mut().map(|skill| skill.resolve(folder));
         // A base that names a file or folder is a path; anything else is a model's name.
-        if config.policy.base.contains('/') || config.policy.base.ends_with(".gguf") {
+        if let Some(file) = script::file_of(&config.policy.base) {
+            config.policy.base = script::base_of(&folder.join(file));
+        } else if config.policy.base.contains('/') || config.policy.base.ends_with(".gguf") {
             config.policy.base = folder.join(&config.policy.base).to_string_lossy().into_owned();
         }
         config.check()?;
@@ -359,16 +428,49 @@ impl CampaignConfig {
     /// # Errors
     /// One sentence with its help.
     pub fn check_for_training(&self) -> Result<(), String> {
-        let (section, why) = match (&self.teacher.skill, self.method.evolves()) {
-            (Some(_), _) => ("teacher.skill", "no method of this version trains with skills"),
-            (None, false) if self.teacher.harness != Default::default() => {
-                ("teacher.harness", "the method `grpo` leaves the harness as it is")
+        let (skill, method) = (self.teacher.skill.is_some(), self.method);
+        let (section, why) = match method {
+            Method::Grpo if self.teacher.harness != Default::default() => {
+                ("teacher.harness", "the method `grpo` leaves the harness as it is".to_owned())
+            }
+            Method::HarnessOnly if skill => {
+                ("teacher.skill", "the method `harness-only` trains no policy".into())
+            }
+            Method::SelfHpo if skill => ("teacher.skill", "the method `self-hpo` has no skills".into()),
+            Method::HarnessAdapt | Method::Grpo if self.self_hpo != Default::default() => {
+                ("self_hpo", format!("the method `{}` has no cycles", method.name()))
+            }
+            Method::Grpo if self.evolve.holdout.is_some() => {
+                ("evolve.holdout", "the method `grpo` accepts no candidates".into())
+            }
+            Method::SelfHpo if self.evolve.screen.tasks > 0 => {
+                ("evolve.screen", "the harness step of `self-hpo` is a screen itself".into())
+            }
+            Method::SelfHpo if self.evolve.savings.reuse => {
+                ("evolve.savings", "`self-hpo` gates before it collects, so there is nothing to reuse".into())
+            }
+            _ if !skill && self.skills != Default::default() => {
+                ("skills", "no `[teacher.skill]` writes any".into())
             }
             _ => return Ok(()),
         };
-        Err(format!(
-            "the campaign sets `[{section}]`, but {why}\nhelp: leave the section out; `tandem teacher ask` can use it"
-        ))
+        let ask = if section.starts_with("teacher.") { "; `tandem teacher ask` can use it" } else { "" };
+        Err(format!("the campaign sets `[{section}]`, but {why}\nhelp: leave the section out{ask}"))
+    }
+
+    /// Rounds of the whole run: collecting, and what follows from it.
+    pub fn all_rounds(&self) -> u32 {
+        match self.method {
+            Method::SelfHpo => self.self_hpo.cycles * self.self_hpo.updates,
+            _ => self.rounds,
+        }
+    }
+
+    /// Most episodes of a training group; `group_size` where none is topped up.
+    pub fn most_of_a_group(&self) -> usize {
+        let size = self.rollout.group_size;
+        let usual = if self.method == Method::SelfHpo { 4 * size } else { size };
+        self.rollout.top_up.cap.map_or(usual, |cap| cap.max(size))
     }
 
     fn check(&self) -> Result<(), String> {
@@ -404,12 +506,49 @@ impl CampaignConfig {
                      same, and their advantages 0: take one over 0"
                 ));
             }
-            self.update.learner(temperature, "cpu").check().map_err(|error| {
+            self.update.learner(temperature).check().map_err(|error| {
                 let text = error.to_string();
                 format!("in `[update]`, {}", text.split('\n').next().unwrap_or_default())
             })?;
         }
         self.evolve.gate.check()?;
+        let evolve = &self.evolve;
+        super::sections::check(
+            &evolve.screen,
+            &evolve.removal,
+            evolve.holdout.as_ref(),
+            &evolve.savings,
+            &self.self_hpo,
+        )?;
+        if self.method == Method::SelfHpo && self.rounds != 1 {
+            return Err(format!(
+                "`rounds` is {}, but the method `self-hpo` has `self_hpo.cycles` × `self_hpo.updates`: leave it out",
+                self.rounds
+            ));
+        }
+        let kept = self.retention.transcripts;
+        if self.method == Method::SelfHpo && kept > 0 && kept < self.self_hpo.updates {
+            return Err(format!(
+                "`retention.transcripts` is {kept}, but a harness step of `self-hpo` looks at the episodes of the \
+                 {} rounds before it: keep as many",
+                self.self_hpo.updates
+            ));
+        }
+        if self.harness.manifest.is_some() && self.harness.home.is_some() {
+            return Err("`harness.manifest` and `harness.home` both name the first harness: keep one".into());
+        }
+        if self.harness.digest.is_some() && self.harness.home.is_none() {
+            return Err("`harness.digest` names a harness of a home: name it in `harness.home`".into());
+        }
+        if let Some(cap) = self.rollout.top_up.cap
+            && cap > 0
+            && cap < self.rollout.group_size
+        {
+            return Err(format!(
+                "`rollout.top_up.cap` is {cap}, but a group has {} episodes before it is topped up",
+                self.rollout.group_size
+            ));
+        }
         if !(0.0..=1.0).contains(&self.rollout.diagnosed) {
             return Err(format!("`rollout.diagnosed` is {}, but must lie in 0 to 1", self.rollout.diagnosed));
         }
@@ -436,6 +575,7 @@ mod tests {
             parse("[workspaces]\nbackend = \"podman\"\n").unwrap_err().contains("unknown variant `podman`")
         );
     }
+
     fn parse_update(update: &str) -> Result<UpdateConfig, String> {
         let text = format!("name = \"c\"\npolicy.base = \"m\"\ntasks.train = \"t\"\n{update}");
         CampaignConfig::parse(&text, Path::new("/here")).map(|config| config.update)
@@ -444,9 +584,9 @@ mod tests {
     #[test]
     fn every_setting_of_an_update_reaches_the_learner() {
         let check = |text: &str, expected: LearnerConfig| {
-            assert_eq!(parse_update(text).unwrap().learner(1.0, "cpu"), expected, "{text}");
+            assert_eq!(parse_update(text).unwrap().learner(1.0), expected, "{text}");
         };
-        let usual = || UpdateConfig::default().learner(1.0, "cpu");
+        let usual = || UpdateConfig::default().learner(1.0);
         check("", usual());
         check(
             "[update]\nobjective = { kind = \"clip\", low = 0.1, dual = 3.0 }",
@@ -468,8 +608,26 @@ mod tests {
                 ..usual()
             },
         );
-        assert_eq!(UpdateConfig::default().learner(0.7, "cuda:0").temperature, 0.7);
-        assert_eq!(UpdateConfig::default().learner(1.0, "cuda:0").pad_to_multiple_of, 256);
+        check(
+            "[update]\nrecompute = \"layer\"\npad_to_multiple_of = 32",
+            LearnerConfig { recompute: Recompute::Layer, pad_to_multiple_of: 32, ..usual() },
+        );
+        assert_eq!(UpdateConfig::default().learner(0.7).temperature, 0.7);
+    }
+
+    #[test]
+    fn adapters_go_on_the_linear_maps_that_are_named() {
+        let parse = |targets: &str| {
+            let text = format!(
+                "name = \"c\"\npolicy.base = \"m\"\ntasks.train = \"t\"\npolicy.lora.targets = {targets}"
+            );
+            CampaignConfig::parse(&text, Path::new("/here")).map(|config| config.policy.lora.targets)
+        };
+        let two = LoraTargets::named(["q_proj", "v_proj"]).unwrap();
+        assert_eq!(parse(r#"["q_proj", "v_proj"]"#).unwrap(), two);
+        assert_eq!(parse(r#""all-linear""#).unwrap(), LoraTargets::all());
+        let error = parse(r#"["q"]"#).unwrap_err();
+        assert!(error.contains("`q` is no linear map") && error.contains("`v_proj`"), "{error}");
     }
 
     #[test]

@@ -11,8 +11,10 @@ use super::draw;
 use super::ledger::gate_id;
 use super::record::{Arm, EpisodeRow, RunRecord};
 use super::reports::CandidateReport;
+use super::steps::{ScreenReport, number_of};
 use crate::evolve::{
-    ArmCounts, Explanation, GateConfig, GateReport, PairedTask, PairedTest, Verdict, as_recorded, differences,
+    ArmCounts, Claim, Explanation, GateConfig, GateReport, PairedTask, PairedTest, Verdict, as_recorded,
+    differences,
 };
 
 /// What is fixed and recorded before the first rollout of a gate.
@@ -27,6 +29,9 @@ pub struct GatePlan {
     pub order: Vec<String>,
     pub incumbent: Digest,
     pub candidate: Digest,
+    /// Tasks whose training group, of this key, serves as the incumbent's arm.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reused: BTreeMap<String, String>,
 }
 
 /// What a gate is planned from.
@@ -38,11 +43,15 @@ pub struct Drawn<'a> {
     pub names: &'a [String],
     pub incumbent: Digest,
     pub candidate: Digest,
+    /// Training groups that may serve as the incumbent's arm, by task: their choice did not depend on
+    /// their outcomes.
+    pub reusable: &'a BTreeMap<String, String>,
 }
 
 impl GatePlan {
     /// The plan of candidate `index` in `round`: that of the record, or a new one, which is recorded.
-    /// Tasks that earlier gates of the run used come last.
+    /// Tasks that earlier gates and screens of the run used come last; of equally fresh ones, those that
+    /// need no new episodes of the incumbent come first.
     ///
     /// # Errors
     /// When the record cannot be read, or holds the plan of another candidate.
@@ -61,15 +70,17 @@ impl GatePlan {
             }
             return Ok(plan);
         }
-        let mut used: BTreeMap<String, usize> = BTreeMap::new();
-        let earlier = gate_reports(record)?;
-        for task in earlier.iter().flat_map(|report| &report.tasks) {
-            *used.entry(task.task.clone()).or_default() += 1;
-        }
+        let used = used_tasks(record)?;
         let mut order = draw::fresh_first(drawn.seed, &label, drawn.names, &used);
+        let freshness = |name: &String| used.get(name).copied().unwrap_or(0);
+        // Stable: otherwise as drawn.
+        order.sort_by_key(|name| (freshness(name), !drawn.reusable.contains_key(name)));
         order.truncate(drawn.config.tasks);
+        let chosen = |name: &String| order.contains(name);
+        let reused = drawn.reusable.iter().filter(|(name, _)| chosen(name));
         let plan = Self {
-            decision: earlier.len() as u32 + 1,
+            decision: decisions(record)? + 1,
+            reused: reused.map(|(name, group)| (name.clone(), group.clone())).collect(),
             config: GateConfig { tasks: order.len(), ..drawn.config.clone() },
             order,
             incumbent: drawn.incumbent,
@@ -87,22 +98,52 @@ impl GatePlan {
             order: report.tasks.iter().map(|task| task.task.clone()).collect(),
             incumbent,
             candidate,
+            reused: BTreeMap::new(),
         }
     }
 }
 
-fn gate_reports(record: &RunRecord) -> Result<Vec<GateReport>> {
+/// How often earlier gates and screens of a run used each task.
+fn used_tasks(record: &RunRecord) -> Result<BTreeMap<String, usize>> {
+    let mut used: BTreeMap<String, usize> = BTreeMap::new();
     let reports = record.phases::<CandidateReport>("candidate-")?;
-    Ok(reports.into_iter().filter_map(|(.., report)| report.gate).collect())
+    let gated = reports.into_iter().filter_map(|(.., report)| report.gate).flat_map(|gate| gate.tasks);
+    let screens = record.phases::<ScreenReport>("screen")?;
+    let screened = screens.into_iter().flat_map(|(.., screen)| screen.tasks);
+    for task in gated.map(|task| task.task).chain(screened) {
+        *used.entry(task).or_default() += 1;
+    }
+    Ok(used)
+}
+
+/// How many gates of a run have had a share of its error: all that were begun, but for removal tests.
+fn decisions(record: &RunRecord) -> Result<u32> {
+    let mut begun: BTreeMap<(u32, usize), Claim> = BTreeMap::new();
+    for (round, phase, plan) in record.phases::<GatePlan>("gate-")? {
+        begun.insert((round, index_of(&phase)), plan.config.claim);
+    }
+    for (round, phase, report) in record.phases::<CandidateReport>("candidate-")? {
+        if let Some(gate) = report.gate {
+            begun.insert((round, index_of(&phase)), gate.config.claim);
+        }
+    }
+    Ok(begun.values().filter(|claim| claim.is_better()).count() as u32)
 }
 
 /// The episodes of one gate, by arm and task.
 pub struct GateEpisodes(BTreeMap<(&'static str, String), Vec<EpisodeRow>>);
 
 impl GateEpisodes {
-    pub fn of(record: &RunRecord, id: &str) -> Result<Self> {
+    /// The episodes of gate `id`, whose plan is `plan`.
+    pub fn of(record: &RunRecord, id: &str, plan: &GatePlan) -> Result<Self> {
         let mut found: BTreeMap<_, Vec<EpisodeRow>> = BTreeMap::new();
         for row in record.episodes()? {
+            let serves = plan.reused.get(&row.task).is_some_and(|group| *group == row.group);
+            let number = number_of(&row).unwrap_or(usize::MAX);
+            if serves && row.arm == Arm::Collect.name() && number < plan.config.group_size {
+                found.entry((Arm::GateIncumbent.name(), row.task.clone())).or_default().push(row);
+                continue;
+            }
             for arm in [Arm::GateIncumbent, Arm::GateCandidate] {
                 if row.arm == arm.name() && row.group == format!("{id}/{}/{}", arm.name(), row.task) {
                     found.entry((arm.name(), row.task.clone())).or_default().push(row.clone());
@@ -112,7 +153,8 @@ impl GateEpisodes {
         Ok(Self(found))
     }
 
-    fn rows(&self, arm: Arm, task: &str) -> &[EpisodeRow] {
+    /// The episodes of one arm on `task`.
+    pub fn rows(&self, arm: Arm, task: &str) -> &[EpisodeRow] {
         self.0.get(&(arm.name(), task.to_owned())).map_or(&[], Vec::as_slice)
     }
 
@@ -147,6 +189,7 @@ pub struct GateLine {
     /// Whether `level` is a share of what the run's gates may make together.
     pub shared: bool,
     pub tasks: usize,
+    /// Those that were run for it.
     pub rollouts: usize,
     pub verdict: Option<Verdict>,
     pub paired: Option<Verdict>,
@@ -174,14 +217,25 @@ pub fn gate_lines(record: &RunRecord) -> Result<Vec<GateLine>> {
         let level = gate.and_then(|gate| gate.level);
         let config = gate.map(|gate| &gate.config).or(plan.map(|plan| &plan.config));
         let tasks = gate.map_or(0, |gate| gate.tasks.len());
+        let saved = report.and_then(|report| report.saved);
+        let saved = saved.map_or(0, |saved| saved.ties + saved.reused);
+        // A removal test has the error `beta` and no share of the run's.
+        let takes_a_share = config.is_none_or(|config| config.claim.is_better());
         GateLine {
             gate: gate_id(round, index),
-            candidate: report.map_or_else(|| "not done yet".into(), |report| report.proposal.name.clone()),
-            decision: level.map(|level| level.decision).or(plan.map(|plan| plan.decision)),
-            level: gate.map(GateReport::alpha).or(plan.map(|plan| plan.config.level(plan.decision))),
-            shared: config.is_some_and(|config| config.spending == crate::evolve::Spending::Run),
+            candidate: report.map_or_else(|| "not done yet".into(), |report| report.name()),
+            decision: level
+                .map(|level| level.decision)
+                .or(plan.map(|plan| plan.decision))
+                .filter(|_| takes_a_share),
+            level: gate
+                .map(GateReport::alpha)
+                .or(plan.map(|plan| plan.config.level(plan.decision)))
+                .filter(|_| takes_a_share),
+            shared: takes_a_share
+                && config.is_some_and(|config| config.spending == crate::evolve::Spending::Run),
             tasks,
-            rollouts: config.map_or(0, |config| 2 * config.group_size * tasks),
+            rollouts: config.map_or(0, |config| 2 * config.group_size * tasks).saturating_sub(saved),
             verdict: gate.map(|gate| gate.verdict),
             paired: gate.map(|gate| gate.paired),
             paper: gate.map(|gate| gate.paper.verdict),
@@ -219,7 +273,7 @@ pub fn explain(record: &RunRecord, id: &str, records: bool) -> Result<Explanatio
         }
         _ => bail!(unknown()),
     };
-    let episodes = GateEpisodes::of(record, &gate_id(round, index))?;
+    let episodes = GateEpisodes::of(record, &gate_id(round, index), &plan)?;
     let mut found = Vec::new();
     let mut test = PairedTest::new(plan.config.clone(), plan.decision);
     let mut looked_at: Vec<&str> = Vec::new();
@@ -253,7 +307,7 @@ pub fn explain(record: &RunRecord, id: &str, records: bool) -> Result<Explanatio
     let (gained, lost) = Explanation::turns(&recomputed.tasks);
     Ok(Explanation {
         gate: gate_id(round, index),
-        candidate: report.as_ref().map_or_else(|| "candidate".into(), |report| report.proposal.name.clone()),
+        candidate: report.as_ref().map_or_else(|| "candidate".into(), |report| report.name()),
         incumbent: plan.incumbent,
         harness: plan.candidate,
         policy_version: versions.first().copied(),
@@ -293,7 +347,7 @@ fn check_episodes(
                     found.push(format!("episode {} ran under harness {}", row.id, row.harness.short()));
                 }
                 if records {
-                    let whole = record.episode(row)?;
+                    let whole = record.episode_facts(row)?;
                     let solved = whole.outcome == tandem_host::agent::Outcome::Solved;
                     if solved != row.solved() || whole.id != row.id || whole.harness != row.harness {
                         found.push(format!("episode {}: its row differs from its record", row.id));
@@ -347,7 +401,9 @@ mod tests {
     }
 
     fn drawn<'a>(config: &'a GateConfig, names: &'a [String]) -> Drawn<'a> {
-        Drawn { config, seed: 4, names, incumbent: harness("old"), candidate: harness("new") }
+        static NONE: BTreeMap<String, String> = BTreeMap::new();
+        let (incumbent, candidate) = (harness("old"), harness("new"));
+        Drawn { config, seed: 4, names, incumbent, candidate, reusable: &NONE }
     }
 
     fn config() -> GateConfig {
@@ -372,11 +428,13 @@ mod tests {
                 for ((arm, name), solved) in arms.into_iter().zip(solved(at)) {
                     (0..2).for_each(|i| self.episode(&id, arm, task, i, i < solved, name));
                 }
-                if test.push(GateEpisodes::of(&self.record, &id).unwrap().pair(task, 2)).is_some() {
+                if test.push(GateEpisodes::of(&self.record, &id, &plan).unwrap().pair(task, 2)).is_some() {
                     break;
                 }
             }
             let report = CandidateReport {
+                change: Default::default(),
+                saved: None,
                 proposal: ProposalRow {
                     name: "hold-empty-patch".into(),
                     signal: Signal::EmptyPatch,
@@ -540,6 +598,59 @@ mod tests {
             the run has no gate `r1/gate3`
             help: `tandem gate list RUN` names its gates, as `r1/gate0`"#]]
         .assert_eq(&error);
+    }
+
+    /// A candidate that brings episodes down, or keeps them from ending, must not look better by it.
+    #[test]
+    fn episodes_without_a_result_count_against_the_candidate() {
+        let run = Run::new();
+        let (config, names) = (config(), names(1));
+        let plan = GatePlan::of(&run.record, 1, 0, &drawn(&config, &names)).unwrap();
+        let id = gate_id(1, 0);
+        for index in 0..2 {
+            run.episode(&id, Arm::GateIncumbent, "t0", index, index == 0, "old");
+        }
+        // One was solved; of the other there is trouble instead of a verdict, try after try.
+        run.episode(&id, Arm::GateCandidate, "t0", 0, true, "new");
+        let pair = || GateEpisodes::of(&run.record, &id, &plan).unwrap().pair("t0", 2);
+        // Not there at all: it never ended.
+        assert_eq!(pair().candidate, ArmCounts { solved: 1, rollouts: 2 });
+        let group = format!("{id}/{}/t0", Arm::GateCandidate.name());
+        let mut episode = testkit::episode("t0");
+        episode.id = format!("{group}/1");
+        episode.harness = harness("new");
+        episode.outcome = Outcome::Invalid(tandem_host::agent::InvalidCause::Workspace);
+        run.record.add_episode(&Place { round: 1, arm: Arm::GateCandidate, group }, &episode).unwrap();
+        assert_eq!(pair().candidate, ArmCounts { solved: 1, rollouts: 2 });
+        assert_eq!(pair().gain(), 0.0);
+    }
+
+    #[test]
+    fn a_training_group_serves_as_the_incumbent_and_the_audit_reads_it() {
+        let run = Run::new();
+        let (config, names) = (config(), names(2));
+        let reusable = BTreeMap::from([("t1".to_owned(), "r1/collect/t1".to_owned())]);
+        let drawn = Drawn { reusable: &reusable, ..drawn(&config, &names) };
+        let plan = GatePlan::of(&run.record, 1, 0, &drawn).unwrap();
+        assert_eq!(plan.order[0], "t1", "what needs no episodes of the incumbent comes first");
+        let collect = |index: usize, solved: bool| {
+            let group = "r1/collect/t1".to_owned();
+            let mut episode = testkit::episode("t1");
+            episode.id = format!("{group}/{index}");
+            episode.harness = harness("old");
+            episode.outcome = if solved { Outcome::Solved } else { Outcome::Unsolved };
+            run.record.add_episode(&Place { round: 1, arm: Arm::Collect, group }, &episode).unwrap();
+        };
+        // Of four training episodes the first two serve: a gate has two in each arm.
+        [true, false, true, true].into_iter().enumerate().for_each(|(index, solved)| collect(index, solved));
+        run.episode("r1/gate0", Arm::GateCandidate, "t1", 0, true, "new");
+        run.episode("r1/gate0", Arm::GateCandidate, "t1", 1, true, "new");
+        let episodes = GateEpisodes::of(&run.record, "r1/gate0", &plan).unwrap();
+        let pair = episodes.pair("t1", 2);
+        assert_eq!((pair.incumbent.solved, pair.candidate.solved), (1, 2));
+        assert_eq!(episodes.missing("t1", 2), 0);
+        let found = run.explain("r1/gate0");
+        assert_eq!((found.differences, found.recomputed.tasks.len()), (Vec::new(), 1));
     }
 
     #[test]

@@ -12,7 +12,8 @@ use tandem_host::harness::{Base, HarnessHome, NewEntry, PublicationKind};
 use tandem_host::store::Digest;
 
 use super::record::RunRecord;
-use super::reports::CandidateReport;
+use super::reports::{CandidateReport, Change};
+use super::steps::{HOLDOUT, HoldoutReport};
 
 /// The key and actor of the first harness, which no gate let in.
 const FIRST: &str = "campaign";
@@ -22,38 +23,70 @@ pub fn keep_ledger(run: &Path, record: &RunRecord) -> Result<()> {
     let publications = record.publications()?;
     let Some(first) = publications.first() else { return Ok(()) };
     let home = HarnessHome::create(run)?;
-    let publish = |key: &str, reason: String, harness: Digest, sources| {
-        let (kind, actor, key) = (PublicationKind::Publish, key.to_owned(), Some(key.to_owned()));
-        home.publish(NewEntry { kind, actor, reason, harness, sources, key }, Base::Any)
+    let publish = |new: Entry| {
+        let Entry { key, reason, harness, sources, kind } = new;
+        home.publish(
+            NewEntry { kind, actor: key.clone(), reason, harness, sources, key: Some(key) },
+            Base::Any,
+        )
     };
-    publish(FIRST, first.reason.clone(), first.digest, BTreeMap::new())?;
-    for (gate, report) in accepted(record)? {
-        let Some(harness) = report.harness else { continue };
-        let proposal = &report.proposal;
-        let reason = format!("{}: {}; {}", proposal.name, proposal.rationale, report.verdict());
-        let sources = BTreeMap::from([(proposal.name.clone(), proposal.source)]);
-        publish(&gate, reason, harness, sources)?;
+    let kind = PublicationKind::Publish;
+    let (key, reason, harness) = (FIRST.to_owned(), first.reason.clone(), first.digest);
+    publish(Entry { key, reason, harness, sources: BTreeMap::new(), kind })?;
+    for entry in entries(record)? {
+        publish(entry)?;
     }
     Ok(())
 }
 
-/// The gates that let a candidate in, in the order in which they were run, by id.
-fn accepted(record: &RunRecord) -> Result<Vec<(String, CandidateReport)>> {
-    let mut gates = Vec::new();
+/// What the ledger says of one publication.
+struct Entry {
+    key: String,
+    reason: String,
+    harness: Digest,
+    sources: BTreeMap<String, Digest>,
+    kind: PublicationKind,
+}
+
+/// The publications of gates and of the hold-out, in the order in which they happened.
+fn entries(record: &RunRecord) -> Result<Vec<Entry>> {
+    let mut all: Vec<((u32, usize), Entry)> = Vec::new();
     for (round, phase, report) in record.phases::<CandidateReport>("candidate-")? {
-        let index = phase.rsplit('-').next().and_then(|digits| digits.parse::<usize>().ok());
-        if report.accepted() {
-            gates.push((round, index.unwrap_or(0), report));
+        let Some(harness) = report.harness.filter(|_| report.accepted()) else { continue };
+        // By number: as text, candidate 10 would come before candidate 2.
+        let index = phase.rsplit('-').next().and_then(|digits| digits.parse::<usize>().ok()).unwrap_or(0);
+        let proposal = &report.proposal;
+        let sources = match report.change {
+            Change::Add => BTreeMap::from([(proposal.name.clone(), proposal.source)]),
+            Change::Remove => BTreeMap::new(),
+        };
+        let reason = format!("{}: {}; {}", report.name(), proposal.rationale, report.verdict());
+        let kind = PublicationKind::Publish;
+        let entry = Entry { key: gate_id(round, index), reason, harness, sources, kind };
+        all.push(((round, index), entry));
+    }
+    for (round, _, report) in record.phases::<HoldoutReport>(HOLDOUT)? {
+        if report.rolled_back {
+            let reason = "the hold-out says that the harness got worse".to_owned();
+            let (key, kind) = (format!("r{round}/{HOLDOUT}"), PublicationKind::Activate);
+            let entry = Entry { key, reason, harness: report.before, sources: BTreeMap::new(), kind };
+            // The hold-out is asked after the gates of its round.
+            all.push(((round, usize::MAX), entry));
         }
     }
-    // By number: as text, candidate 10 would come before candidate 2.
-    gates.sort_by_key(|(round, index, _)| (*round, *index));
-    Ok(gates.into_iter().map(|(round, index, report)| (gate_id(round, index), report)).collect())
+    all.sort_by_key(|(place, _)| *place);
+    Ok(all.into_iter().map(|(_, entry)| entry).collect())
 }
 
 /// The id of a gate: of candidate `index` (from 0) in round `round`. Its groups start with it.
 pub fn gate_id(round: u32, index: usize) -> String {
     format!("r{round}/gate{index}")
+}
+
+/// The id of the gate whose candidate's report is the phase `phase`.
+pub fn gate_id_of(round: u32, phase: &str) -> Option<String> {
+    let index = phase.strip_prefix("candidate-")?.parse().ok()?;
+    Some(gate_id(round, index))
 }
 
 #[cfg(test)]
@@ -92,6 +125,8 @@ mod tests {
         assert_eq!(gate.verdict == Verdict::Accept, better);
         let digest = harness(record, 100 * u64::from(round) + index as u64);
         let report = CandidateReport {
+            change: Default::default(),
+            saved: None,
             proposal: ProposalRow {
                 name: format!("plugin-{index}"),
                 signal: Signal::LimitWithEdits,

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use anyhow::Result;
 use async_trait::async_trait;
 use tandem_host::policy::{
     FinishReason, Message, OpenSession, Policy, PolicyError, Reply, Role, Sampling, Session,
@@ -34,6 +35,12 @@ impl LocalPolicy {
     ) -> Self {
         let slots = Arc::new(Semaphore::new(slots));
         Self { name, generator, tokenizer, chat, version: AtomicU64::new(version), slots }
+    }
+
+    /// The ids of a first prompt of `messages`, as an episode would have them.
+    pub fn prompt_ids(&self, messages: &[Message]) -> Result<Vec<u32>> {
+        let messages: Vec<_> = messages.iter().map(chat_message).collect();
+        Ok(self.chat.first(&messages)?)
     }
 
     /// Says which version the generator serves from now on.

@@ -1,27 +1,51 @@
 //! How is a campaign run, recorded and resumed?
 
+mod aa;
+mod balanced;
 mod candidates;
 mod config;
 pub mod demos;
 mod draw;
+mod events;
 mod exchanges;
 mod gates;
+mod group;
+mod layout2;
 mod ledger;
 mod local_policy;
+mod lock;
+mod methods;
+mod policies;
+mod projections;
 mod record;
+#[cfg(test)]
+mod record_tests;
 mod replays;
 mod reports;
+mod retention;
 mod run;
 mod runtime;
+mod script;
+mod sections;
+mod steps;
 mod teach;
+mod training;
 
+pub use aa::AaQuestion;
+pub use balanced::TopUpReport;
 pub use candidates::{Bench, Builder};
 pub use config::CampaignConfig;
+pub use draw::{order as draw_order, seed as draw_seed};
+pub use events::{Event, StoredEvent};
 pub use exchanges::ExchangeRow;
 pub use gates::{GateLine, explain, gate_lines, task_counts};
+pub use ledger::gate_id_of;
 pub use local_policy::LocalPolicy;
-pub use record::{Arm, EpisodeRow, Publication, RunRecord};
+pub use lock::RunLock;
+pub use policies::PolicyRuntime;
+pub use record::{Arm, EpisodeRow, Place, Publication, RunRecord};
 pub use replays::{KEPT, Machine, Replays};
 pub use reports::{CandidateReport, TeacherReport, UpdateReport};
-pub use run::{Campaign, Parts};
+pub use run::{Beginning, Campaign, Parts, newest_harness};
+pub use steps::{HoldoutReport, ScreenReport, Seeds, SkillsReport};
 pub use teach::{current_plugins, rejected_ideas};

@@ -42,11 +42,36 @@ pub struct AskedReport {
     pub reasons: Vec<String>,
 }
 
+/// What a candidate does to the harness.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// Adds a plugin, or puts it in the place of the one of its name.
+    #[default]
+    Add,
+    /// Takes out a plugin that was accepted before.
+    Remove,
+}
+
+/// Rollouts of a gate that need not be run, and how that was checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedRollouts {
+    /// Episodes of the candidate that are those of the incumbent, since the candidate does nothing in them.
+    pub ties: usize,
+    /// Such episodes that were run all the same and compared byte for byte, and those that differed.
+    pub audited: usize,
+    pub differed: usize,
+    /// Training episodes that serve as the incumbent's.
+    pub reused: usize,
+}
+
 /// What became of one candidate.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CandidateReport {
     pub proposal: ProposalRow,
-    /// The component, if the forge built it and admission let it in.
+    #[serde(default)]
+    pub change: Change,
+    /// The component that it adds, if the forge built it and admission let it in.
     pub plugin: Option<Digest>,
     pub incumbent: Digest,
     /// The harness with the candidate in it.
@@ -55,9 +80,34 @@ pub struct CandidateReport {
     /// Why it never came to a gate.
     pub refused: Option<String>,
     pub gate: Option<GateReport>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub saved: Option<SavedRollouts>,
 }
 
 impl CandidateReport {
+    /// A candidate of which nothing is known but what it is.
+    pub fn begun(proposal: ProposalRow, change: Change, incumbent: Digest) -> Self {
+        Self {
+            proposal,
+            change,
+            plugin: None,
+            incumbent,
+            harness: None,
+            build_seconds: 0.0,
+            refused: None,
+            gate: None,
+            saved: None,
+        }
+    }
+
+    /// What people call it.
+    pub fn name(&self) -> String {
+        match self.change {
+            Change::Add => self.proposal.name.clone(),
+            Change::Remove => format!("without {}", self.proposal.name),
+        }
+    }
+
     pub fn accepted(&self) -> bool {
         self.gate.as_ref().is_some_and(|gate| gate.verdict == Verdict::Accept)
     }
@@ -66,7 +116,11 @@ impl CandidateReport {
     pub fn verdict(&self) -> String {
         match (&self.refused, &self.gate) {
             (Some(reason), _) => format!("refused before the gate: {reason}"),
-            (None, Some(gate)) if self.accepted() => format!("accepted and published: {}", gate.reason),
+            (None, Some(gate)) if self.accepted() => match self.change {
+                Change::Add => format!("accepted and published: {}", gate.reason),
+                Change::Remove => format!("removed, and published without it: {}", gate.reason),
+            },
+            (None, Some(gate)) if self.change == Change::Remove => format!("kept: {}", gate.reason),
             (None, Some(gate)) => format!("refused: {}", gate.reason),
             (None, None) => "not gated".into(),
         }
@@ -103,6 +157,9 @@ pub struct StepSummary {
     /// Tokens that went through the policy, without padding.
     #[serde(default)]
     pub context_tokens: usize,
+    /// Share of what went through the policy that was padding.
+    #[serde(default)]
+    pub padding: f64,
     pub seconds: f64,
     pub skipped: Option<String>,
 }
@@ -120,14 +177,15 @@ impl StepSummary {
     /// What a progress line says of it.
     pub fn line(&self) -> String {
         format!(
-            "loss {:.4}, clip share {:.3}, KL {:.5}, entropy {:.3}, gradient {:.3}, gap {:.5}, {:.0} tokens/s",
+            "loss {:.4}, clip share {:.3}, KL {:.5}, entropy {:.3}, gradient {:.3}, gap {:.5}, {:.0} tokens/s, {:.0} % padding",
             self.loss,
             self.clip_fraction,
             self.approx_kl,
             self.entropy,
             self.grad_norm,
             self.logprob_gap,
-            self.tokens_per_second()
+            self.tokens_per_second(),
+            100.0 * self.padding
         )
     }
 
@@ -143,6 +201,7 @@ impl StepSummary {
             ("train/learning_rate", self.learning_rate),
             ("train/logprob_gap", self.logprob_gap),
             ("train/tokens_per_second", self.tokens_per_second()),
+            ("train/padding_share", self.padding),
         ]
     }
 }
@@ -190,7 +249,8 @@ impl UpdateReport {
         if let Some(reason) = &self.skipped {
             return format!("no policy update: {reason}");
         }
-        let moved: f64 = self.steps.iter().map(|step| step.update_norm).sum();
+        // An empty sum is -0.
+        let moved = self.steps.iter().map(|step| step.update_norm).sum::<f64>() + 0.0;
         let gap = self.steps.first().map_or(0.0, |step| step.logprob_gap);
         format!(
             "policy v{}: {} steps on {} episodes of {} mixed groups ({} tokens); parameters moved by {moved:.4}; sampler and trainer differ by {gap:.5} a token",
@@ -221,6 +281,7 @@ mod tests {
             entropy: 1.5,
             learning_rate: 1e-4,
             context_tokens: 3000,
+            padding: 0.07,
             seconds: 1.5,
             skipped: None,
         }
@@ -228,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_progress_line_tells_what_to_watch() {
-        expect!["loss 0.5000, clip share 0.125, KL 0.00050, entropy 1.500, gradient 1.250, gap 0.00012, 2000 tokens/s"]
+        expect!["loss 0.5000, clip share 0.125, KL 0.00050, entropy 1.500, gradient 1.250, gap 0.00012, 2000 tokens/s, 7 % padding"]
             .assert_eq(&step().line());
     }
 

@@ -4,21 +4,21 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
-use tandem_host::agent::{EpisodeRecord, Exit, Outcome};
-use tandem_host::policy::Policy;
+use anyhow::{Context, Result};
+use tandem_host::policy::{Message, Policy};
 use tandem_trainer::checkpoint::load_policy_as;
 use tandem_trainer::generate::{Generator, GeneratorConfig};
 use tandem_trainer::learner::{Learner, LearnerConfig, MOST_SKIPS, Sample, StepReport};
 use tandem_trainer::model::{CausalLm, LoraConfig};
-use tandem_trainer::objective::{AdvantageKind, group_advantages};
 
 use super::config::{CampaignConfig, UpdateConfig};
 use super::local_policy::LocalPolicy;
 use super::reports::{StepSummary, UpdateReport};
+use super::training::{Chosen, TrainingGroup, choose_batches};
+use crate::model::Devices;
 
 /// Weights in three places: the learner's, the generator's copy, the checkpoints.
-pub struct PolicyRuntime {
+pub struct TrainedPolicy {
     /// Base weights, the warm-up's adapter folded in: what every checkpoint is loaded onto.
     start: CausalLm,
     learner: Learner,
@@ -27,33 +27,42 @@ pub struct PolicyRuntime {
     checkpoints: PathBuf,
     /// The version that the learner holds.
     version: u64,
+    /// The first one samples, all train.
+    devices: Devices,
 }
 
-impl PolicyRuntime {
+impl TrainedPolicy {
     /// Loads the base weights, and version `version` of this run on top.
-    pub fn open(config: &CampaignConfig, device: &str, checkpoints: &Path, version: u64) -> Result<Self> {
-        let learner_config = config.update.learner(config.rollout.sampling.temperature, device);
-        let device = crate::model::parse_device(device)?;
+    pub fn open(
+        config: &CampaignConfig,
+        devices: &Devices,
+        checkpoints: &Path,
+        version: u64,
+    ) -> Result<Self> {
+        let learner_config = config.update.learner(config.rollout.sampling.temperature);
+        let device = devices.first();
         let base = crate::model::resolve(&config.policy.base)?;
-        let compute = crate::model::compute(config.policy.compute.as_deref(), &device)?;
-        let loaded = load_policy_as(&base, config.policy.adapter.as_deref(), &device, compute)?;
+        let compute = crate::model::compute(config.policy.compute.as_deref(), device)?;
+        let loaded = load_policy_as(&base, config.policy.adapter.as_deref(), device, compute)?;
         let lora = LoraConfig {
             rank: config.policy.lora.rank,
             alpha: config.policy.lora.alpha,
             first_layer: config.policy.lora.first_layer,
+            targets: config.policy.lora.targets,
         };
+        lora.targets.check(loaded.model.config()).context("`policy.lora.targets` is not right")?;
         // The adapter of the warm-up becomes part of the base; the run trains its own.
         let start = loaded.model.merged();
         let folder = checkpoints.join(format!("v{version}"));
         let learner = if folder.exists() {
-            load(&start, learner_config, &folder)?
+            load(&start, learner_config, &folder, devices)?
         } else {
             let model = start.clone().with_lora(lora, config.seed);
             let learner = Learner::new(model, learner_config)?;
             std::fs::create_dir_all(checkpoints)
                 .with_context(|| format!("{} cannot be made", checkpoints.display()))?;
             learner.save_state(&folder)?;
-            learner
+            spread(learner, devices)?
         };
         let generator = Generator::spawn(
             learner.model(),
@@ -69,7 +78,8 @@ impl PolicyRuntime {
             version,
             config.policy.slots,
         ));
-        Ok(Self { start, learner, generator, policy, checkpoints: checkpoints.to_owned(), version })
+        let (checkpoints, devices) = (checkpoints.to_owned(), devices.clone());
+        Ok(Self { start, learner, generator, policy, checkpoints, version, devices })
     }
 
     /// The policy that episodes talk to.
@@ -82,40 +92,11 @@ impl PolicyRuntime {
         self.version
     }
 
-    /// Trains on `groups`, each the valid episodes of one group, writes the checkpoint of the new version and serves it.
-    pub fn update(&mut self, config: &UpdateConfig, groups: &[Vec<EpisodeRecord>]) -> Result<UpdateReport> {
-        let mut report = UpdateReport {
-            version: self.version,
-            groups: groups.len(),
-            mixed_groups: 0,
-            left_out: 0,
-            episodes: 0,
-            tokens: 0,
-            steps: Vec::new(),
-            skipped: None,
-            stuck: false,
-        };
-        let mut batches: Vec<Vec<Sample>> = Vec::new();
-        for group in groups {
-            let samples = self.samples(group, config.advantage)?;
-            if samples.is_empty() {
-                continue;
-            }
-            report.mixed_groups += 1;
-            let tokens: usize = samples.iter().map(|sample| sample.ids.len()).sum();
-            if config.max_tokens > 0 && report.tokens > 0 && report.tokens + tokens > config.max_tokens {
-                report.left_out += 1;
-                continue;
-            }
-            report.tokens += tokens;
-            report.episodes += samples.len();
-            batches.push(samples);
-        }
+    /// Trains on `groups`, writes the checkpoint of the new version and serves it.
+    pub fn update(&mut self, config: &UpdateConfig, groups: &[TrainingGroup]) -> Result<UpdateReport> {
+        let prompt = |messages: &[Message]| self.policy.prompt_ids(messages);
+        let Chosen { mut report, mut batches } = choose_batches(config, groups, self.version, &prompt)?;
         if batches.is_empty() {
-            report.skipped = Some(format!(
-                "none of the {} groups has both a solved and an unsolved episode, so no advantage differs from 0",
-                groups.len()
-            ));
             return Ok(report);
         }
         self.fill(&mut batches, config)?;
@@ -140,40 +121,6 @@ impl PolicyRuntime {
         report.version = version;
         self.serve(version)?;
         Ok(report)
-    }
-
-    /// The training samples of a group: nothing for a uniform group, whose advantages are all 0. An episode
-    /// that was solved when a limit ended it counts in the group's mean, and is not trained on: it did not
-    /// know that it was done.
-    ///
-    /// # Errors
-    /// When another version of the policy sampled them: their log-probabilities would be of another
-    /// distribution than the one that is trained.
-    fn samples(&self, group: &[EpisodeRecord], kind: AdvantageKind) -> Result<Vec<Sample>> {
-        if let Some(stale) = group.iter().find(|episode| episode.policy_version != self.version) {
-            bail!(
-                "episode {} was sampled by policy v{}, and v{} is trained\nhelp: start a new run",
-                stale.id,
-                stale.policy_version,
-                self.version
-            );
-        }
-        let rewards: Vec<f32> =
-            group.iter().map(|episode| f32::from(u8::from(episode.outcome == Outcome::Solved))).collect();
-        let advantages = group_advantages(&rewards, kind);
-        if !advantages.counted {
-            return Ok(Vec::new());
-        }
-        let by_chance = |episode: &EpisodeRecord| {
-            matches!(episode.exit, Exit::Limit { .. }) && episode.outcome == Outcome::Solved
-        };
-        let kept = group.iter().zip(advantages.values).filter(|(episode, _)| !by_chance(episode));
-        let samples = kept.flat_map(|(episode, advantage)| {
-            episode.segments.iter().map(move |segment| {
-                Sample::new(segment.ids.clone(), segment.mask.clone(), segment.logprobs.clone(), advantage)
-            })
-        });
-        Ok(samples.filter(|sample| sample.trained() > 0).collect())
     }
 
     /// Adds what the objective wants to know of the policy before the update, and of the one that the run
@@ -202,19 +149,25 @@ impl PolicyRuntime {
     /// Loads a version of this run and serves it.
     pub fn activate(&mut self, version: u64) -> Result<()> {
         let folder = self.checkpoints.join(format!("v{version}"));
-        self.learner = load(&self.start, self.learner.config().clone(), &folder)?;
+        self.learner = load(&self.start, self.learner.config().clone(), &folder, &self.devices)?;
         self.version = version;
         self.serve(version)
     }
 }
 
-fn load(start: &CausalLm, config: LearnerConfig, folder: &Path) -> Result<Learner> {
-    Learner::load_state(start.clone(), config, folder).with_context(|| {
+fn load(start: &CausalLm, config: LearnerConfig, folder: &Path, devices: &Devices) -> Result<Learner> {
+    let learner = Learner::load_state(start.clone(), config, folder).with_context(|| {
         format!(
             "checkpoint {} of this run cannot be read\nhelp: restore it from a backup, or start a new run",
             folder.display()
         )
-    })
+    })?;
+    spread(learner, devices)
+}
+
+/// The learner on all devices.
+fn spread(learner: Learner, devices: &Devices) -> Result<Learner> {
+    Ok(learner.with_replicas(devices.others(), devices.exchange())?)
 }
 
 fn summary(step: StepReport) -> StepSummary {
@@ -230,6 +183,7 @@ fn summary(step: StepReport) -> StepSummary {
         update_norm: step.update_norm,
         learning_rate: step.learning_rate,
         context_tokens: step.context_tokens,
+        padding: step.padding,
         seconds: step.seconds,
         skipped: step.skipped,
     }

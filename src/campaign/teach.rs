@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
-use tandem_host::agent::EpisodeRecord;
+use tandem_host::agent::{EpisodeRecord, Outcome};
 use tandem_host::harness::HarnessManifest;
 use tandem_host::policy::Policy;
 use tandem_host::store::Digest;
@@ -13,10 +13,10 @@ use tandem_host::task::Task;
 
 use super::candidates::{Bench, Builder};
 use super::record::RunRecord;
-use super::reports::{AskedReport, CandidateReport, TeacherReport};
+use super::reports::{AskedReport, CandidateReport, Change, TeacherReport};
 use crate::evolve::teacher::{
-    Evidence, HarnessBrief, HarnessTeacher, PluginText, Rejected, Rules, SearchSetNames, Teacher,
-    TeacherConfig, TeacherError, TeacherRole,
+    Evidence, HarnessBrief, HarnessTeacher, PluginText, Rejected, Rules, SearchSetNames, SkillAsked,
+    SkillBrief, SkillTeacher, TaskSecrets, Teacher, TeacherConfig, TeacherError, TeacherRole,
 };
 use crate::evolve::{Diagnosis, Proposal, Signal};
 
@@ -41,10 +41,11 @@ pub fn current_plugins(record: &RunRecord, manifest: &HarnessManifest) -> Result
     plugins.collect()
 }
 
-/// The ideas of a run that were not accepted, oldest first.
+/// The ideas of a run that were not accepted, or were found needless later, oldest first.
 pub fn rejected_ideas(record: &RunRecord) -> Result<Vec<Rejected>> {
     let phases = record.phases::<CandidateReport>("candidate-")?;
-    let rejected = phases.into_iter().filter(|(_, _, report)| !report.accepted());
+    let rejected =
+        phases.into_iter().filter(|(_, _, report)| report.accepted() == (report.change == Change::Remove));
     Ok(rejected
         .map(|(_, _, report)| Rejected {
             name: report.proposal.name.clone(),
@@ -142,5 +143,47 @@ impl NewIdeas {
             }
         }
         Ok((proposals, report))
+    }
+}
+
+/// The skill teacher of a campaign.
+pub struct NewSkills {
+    teacher: Teacher,
+    writer: SkillTeacher,
+}
+
+impl NewSkills {
+    /// Everything that can be wrong without asking is found here.
+    pub fn open(config: &TeacherConfig, policy: Option<Arc<dyn Policy>>) -> Result<Option<Self>> {
+        let section = |reason: String| anyhow!("`[teacher.skill]` cannot be used: {reason}");
+        let Some(teacher) = Teacher::open(TeacherRole::Skill, config, policy).map_err(section)? else {
+            return Ok(None);
+        };
+        let writer = SkillTeacher::open(config).map_err(section)?;
+        Ok(Some(Self { teacher, writer }))
+    }
+
+    /// Asks for a skill for `task`, of which `records` are the attempts. The screen for leaks runs here, in
+    /// the process that holds the hidden texts; of these the teacher sees none.
+    ///
+    /// # Errors
+    /// No reply within the budget, and trouble of this machine.
+    pub async fn ask(
+        &self,
+        place: &str,
+        task: &Task,
+        records: &[EpisodeRecord],
+        record: &RunRecord,
+    ) -> Result<SkillAsked, TeacherError> {
+        let failed = records.iter().filter(|episode| episode.outcome == Outcome::Unsolved).count();
+        let evidence = Evidence::of(records);
+        let brief = SkillBrief {
+            task: task.name(),
+            instruction: task.instruction(),
+            evidence: &evidence,
+            episodes: records.len(),
+            failed,
+        };
+        self.writer.ask(&self.teacher, place, &brief, &TaskSecrets::of(task), record).await
     }
 }

@@ -5,10 +5,16 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::json;
+use tandem_host::rollout::Cancel;
 
 use super::{Exit, setup};
-use crate::campaign::{CampaignConfig, GateLine, KEPT, explain, gate_lines, task_counts};
+use crate::campaign::{
+    AaQuestion, Beginning, Campaign, CampaignConfig, GateLine, KEPT, Parts, Seeds, UpdateReport, explain,
+    gate_lines, newest_harness, task_counts,
+};
 use crate::evolve::{Characteristics, GateConfig, Pool, Question, Spending, Verdict, simulate};
+use crate::model::Devices;
+use crate::view::Progress;
 
 #[derive(Subcommand)]
 pub enum GateCommand {
@@ -37,8 +43,41 @@ pub enum GateCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Run gates with the same harness in both arms, through all that decides in a run (exit code 3 when they
+    /// accept more often than their error allows).
+    Aa(AaArguments),
     /// Simulate gates: how often is what does nothing accepted, and what helps, and at what cost?
     Simulate(SimulateArguments),
+}
+
+#[derive(Args)]
+pub struct AaArguments {
+    /// The folder of a run, for its newest harness and policy, or a campaign file, for its first ones.
+    from: PathBuf,
+    /// Where the episodes are recorded: `RUN/aa`, or `runs/NAME-aa`; a second start goes on with them.
+    #[arg(long, value_name = "DIR")]
+    run: Option<PathBuf>,
+    /// Gates, each on episodes of its own.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    gates: u32,
+    /// Gates on the same episodes, dealt out to the arms again.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    deals: u32,
+    /// Most tasks of a gate.
+    #[arg(long)]
+    tasks: Option<usize>,
+    /// Rollouts of a task in each arm.
+    #[arg(long)]
+    group_size: Option<usize>,
+    /// The same seeds in both arms: does the policy repeat itself?
+    #[arg(long)]
+    shared_seeds: bool,
+    /// `cpu`, or `cuda:N` in a program built for it.
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// JSON instead of text.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args)]
@@ -71,7 +110,7 @@ pub struct SimulateArguments {
     json: bool,
 }
 
-pub fn run(command: GateCommand) -> Result<Exit> {
+pub async fn run(command: GateCommand) -> Result<Exit> {
     match command {
         GateCommand::List { run, json } => list(&run, json),
         GateCommand::Explain { run, gate, path, records, json } => {
@@ -84,8 +123,75 @@ pub fn run(command: GateCommand) -> Result<Exit> {
             }
             Ok(if explanation.differences.is_empty() { Exit::Done } else { Exit::Failed })
         }
+        GateCommand::Aa(arguments) => same_twice(&arguments).await,
         GateCommand::Simulate(arguments) => simulated(&arguments),
     }
+}
+
+async fn same_twice(arguments: &AaArguments) -> Result<Exit> {
+    let from = &arguments.from;
+    let (mut config, folder, beginning) = match from.is_dir() {
+        true => {
+            let record = setup::existing_record(from)?;
+            let manifest = record.harness(&newest_harness(&record)?)?;
+            let updates = record.phases::<UpdateReport>("update")?;
+            let version = updates.iter().map(|(.., update)| update.version).max().unwrap_or(0);
+            let beginning = Beginning {
+                harness: Some((manifest, Some(record.blobs().clone()))),
+                policy: Some((from.join("checkpoints"), version)),
+            };
+            (kept_campaign(from)?, from.join("aa"), beginning)
+        }
+        false => {
+            let config = CampaignConfig::load(from)?;
+            let folder = Path::new("runs").join(format!("{}-aa", config.name));
+            (config, folder, Beginning::default())
+        }
+    };
+    let gate = &mut config.evolve.gate;
+    gate.tasks = arguments.tasks.unwrap_or(gate.tasks);
+    gate.group_size = arguments.group_size.unwrap_or(gate.group_size);
+    gate.check().map_err(anyhow::Error::msg)?;
+    // What saves rollouts would make both arms the same episodes.
+    config.evolve.savings = Default::default();
+    let folder = arguments.run.clone().unwrap_or(folder);
+    std::fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+    let lock = std::fs::File::create(folder.join("lock"))
+        .with_context(|| format!("{} cannot be locked", folder.display()))?;
+    if lock.try_lock().is_err() {
+        bail!("another program works on {}\nhelp: wait for it, or stop it first", folder.display());
+    }
+    let (progress, cancel) = (Progress::new(), Cancel::new());
+    super::train::stop_on_signal(&cancel, &progress);
+    let parts = Parts {
+        engine: setup::engine()?,
+        forge: setup::forge()?,
+        admission: setup::admission()?,
+        workspaces: setup::workspaces_or(config.workspaces.clone())?,
+        cancel,
+        progress,
+        devices: Devices::parse(&arguments.device, None)?,
+    };
+    let campaign = Campaign::open_at(config, &folder, parts, beginning).await?;
+    let seeds = if arguments.shared_seeds { Seeds::Shared } else { Seeds::Own };
+    let (gates, deals) = (arguments.gates as usize, arguments.deals as usize);
+    let report = campaign.aa(AaQuestion { gates, deals, seeds }).await?;
+    if arguments.json {
+        let whole = json!({ "broken": report.is_broken(), "accepted": report.accepted(), "report": report });
+        println!("{}", serde_json::to_string_pretty(&whole)?);
+    } else {
+        print!("{report}");
+    }
+    Ok(if report.is_broken() { Exit::No } else { Exit::Done })
+}
+
+/// The campaign that a run began with.
+fn kept_campaign(run: &Path) -> Result<CampaignConfig> {
+    let kept = run.join(KEPT);
+    let text = std::fs::read_to_string(&kept).with_context(|| {
+        format!("{} cannot be read\nhelp: name the campaign file instead of the run", kept.display())
+    })?;
+    serde_json::from_str(&text).with_context(|| format!("{} is no campaign of this version", kept.display()))
 }
 
 fn list(run: &Path, json: bool) -> Result<Exit> {
@@ -179,13 +285,7 @@ fn settings(arguments: &SimulateArguments) -> Result<GateConfig> {
         return Ok(CampaignConfig::load(file)?.evolve.gate);
     }
     let Some(run) = &arguments.from else { return Ok(GateConfig::default()) };
-    let kept = run.join(KEPT);
-    let text = std::fs::read_to_string(&kept).with_context(|| {
-        format!("{} cannot be read\nhelp: name the campaign file with `--campaign`", kept.display())
-    })?;
-    let config: CampaignConfig = serde_json::from_str(&text)
-        .with_context(|| format!("{} is no campaign of this version", kept.display()))?;
-    Ok(config.evolve.gate)
+    Ok(kept_campaign(run)?.evolve.gate)
 }
 
 fn table(

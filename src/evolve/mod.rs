@@ -13,8 +13,8 @@ pub(crate) mod testkit;
 
 pub use catalog::Catalog;
 pub use gate::{
-    ArmCounts, Characteristics, Explanation, GateConfig, GateReport, PairedTask, PairedTest, Pool, Question,
-    Random, Spending, Verdict, as_recorded, differences, gate_cost, simulate,
+    ArmCounts, Characteristics, Claim, Explanation, GateConfig, GateReport, PairedTask, PairedTest, Pool,
+    Question, Random, Spending, Verdict, as_recorded, differences, gate_cost, simulate,
 };
 pub use proposal::{Manifest, Proposal};
 pub use signals::{Diagnosis, Signal, diagnose};

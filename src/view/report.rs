@@ -9,7 +9,8 @@ use serde::Serialize;
 use tandem_host::store::Digest;
 
 use crate::campaign::{
-    CandidateReport, EpisodeRow, ExchangeRow, Publication, RunRecord, TeacherReport, UpdateReport,
+    CandidateReport, EpisodeRow, ExchangeRow, HoldoutReport, Publication, RunRecord, ScreenReport,
+    SkillsReport, TeacherReport, TopUpReport, UpdateReport,
 };
 use crate::evolve::{Diagnosis, Verdict};
 
@@ -18,6 +19,16 @@ use crate::evolve::{Diagnosis, Verdict};
 pub struct Report {
     pub harnesses: Vec<HarnessLine>,
     pub rates: Vec<RateLine>,
+    /// Training episodes with a skill in the prompt.
+    pub skilled: Vec<RateLine>,
+    /// What topping up groups did, by round.
+    pub top_ups: BTreeMap<u32, TopUpReport>,
+    /// What the skill teacher wrote, by round.
+    pub skills: BTreeMap<u32, SkillsReport>,
+    /// What the candidates of a round did in its screen.
+    pub screens: BTreeMap<u32, ScreenReport>,
+    /// What the hold-out said, by round.
+    pub holdout: BTreeMap<u32, HoldoutReport>,
     pub diagnoses: Vec<DiagnosisLine>,
     /// What asking teachers took, by role and model.
     pub teachers: Vec<TeacherLine>,
@@ -116,6 +127,11 @@ pub fn report(record: &RunRecord) -> Result<Report> {
     Ok(Report {
         harnesses,
         rates: rates(rows.iter().filter(|row| row.arm == "collect")),
+        skilled: rates(rows.iter().filter(|row| row.arm == "skill")),
+        top_ups: by_round(record.phases("top-up")?),
+        skills: by_round(record.phases("skills")?),
+        screens: by_round(record.phases("screen")?),
+        holdout: by_round(record.phases("holdout")?),
         diagnoses: diagnoses
             .into_iter()
             .map(|(round, _, diagnosis)| DiagnosisLine { round, diagnosis })
@@ -132,6 +148,10 @@ pub fn report(record: &RunRecord) -> Result<Report> {
         table: rates(rows.iter().filter(|row| row.arm == "evaluate")),
         invalid,
     })
+}
+
+fn by_round<T>(phases: Vec<(u32, String, T)>) -> BTreeMap<u32, T> {
+    phases.into_iter().map(|(round, _, report)| (round, report)).collect()
 }
 
 fn teachers(rows: Vec<ExchangeRow>) -> Vec<TeacherLine> {
@@ -184,7 +204,7 @@ fn rates<'a>(rows: impl Iterator<Item = &'a EpisodeRow>) -> Vec<RateLine> {
 fn firings(record: &RunRecord, rows: &[EpisodeRow]) -> Result<Vec<FiringLine>> {
     let mut found: BTreeMap<(String, Digest, String, String), (usize, usize, usize)> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.effects + row.faults > 0) {
-        let episode = record.episode(row)?;
+        let episode = record.episode_facts(row)?;
         let mut seen = BTreeSet::new();
         let effects = episode.effects.iter().map(|e| (&e.name, e.plugin, e.point, e.kind.name()));
         let faults = episode.faults.iter().map(|f| (&f.name, f.plugin, f.point, "fault"));
@@ -223,6 +243,33 @@ impl fmt::Display for Report {
 
         writeln!(f, "\nTraining episodes")?;
         table(f, &["policy", "harness", "pass rate", "trainable rate"], self.rates.iter().map(rate_cells))?;
+
+        if !self.skilled.is_empty() {
+            writeln!(f, "\nTraining episodes with a skill; gates, tables and pairs have none")?;
+            let head = ["policy", "harness", "pass rate", "trainable rate"];
+            table(f, &head, self.skilled.iter().map(rate_cells))?;
+        }
+        for (round, skills) in &self.skills {
+            for row in &skills.skills {
+                let (task, short) = (&row.task, row.skill.short());
+                writeln!(
+                    f,
+                    "  round {round}: skill {short} for {task} ({}): {}",
+                    skills.mode, row.mechanism
+                )?;
+            }
+            for (task, reasons) in &skills.refused {
+                let why = reasons.last().and_then(|reason| reason.lines().next()).unwrap_or_default();
+                writeln!(f, "  round {round}: no skill for {task}: {why}")?;
+            }
+        }
+        for (round, top_up) in &self.top_ups {
+            let TopUpReport { groups, rescued, given_up, episodes } = top_up;
+            writeln!(
+                f,
+                "  round {round}: {groups} groups topped up with {episodes} episodes: {rescued} teach now, {given_up} are left out"
+            )?;
+        }
 
         for line in &self.diagnoses {
             let diagnosis = &line.diagnosis;
@@ -267,6 +314,17 @@ impl fmt::Display for Report {
             }
         }
 
+        for (round, screen) in &self.screens {
+            for look in &screen.looks {
+                let arms = look
+                    .arms
+                    .iter()
+                    .map(|arm| format!("{} {}/{}", arm.name, arm.counts.solved, arm.counts.rollouts));
+                let arms: Vec<_> = arms.collect();
+                writeln!(f, "\nScreen of round {round} on {} tasks: {}", look.tasks, arms.join(", "))?;
+            }
+        }
+
         writeln!(f, "\nGate ledger")?;
         if self.ledger.is_empty() {
             writeln!(f, "  no candidate")?;
@@ -277,7 +335,7 @@ impl fmt::Display for Report {
                 f,
                 "  round {}: {} for {} (source {}, built in {:.1} s)",
                 line.round,
-                candidate.proposal.name,
+                candidate.name(),
                 candidate.proposal.signal.name(),
                 candidate.proposal.source.short(),
                 candidate.build_seconds
@@ -295,6 +353,23 @@ impl fmt::Display for Report {
                     100.0 * gate.paper.trainable_candidate,
                 )?;
             }
+            if let Some(saved) = &candidate.saved {
+                writeln!(
+                    f,
+                    "    saved: {} ties by replay ({} audited, {} differed), {} training episodes as the incumbent's",
+                    saved.ties, saved.audited, saved.differed, saved.reused
+                )?;
+            }
+        }
+        for (round, look) in &self.holdout {
+            writeln!(
+                f,
+                "  round {round}: the hold-out says of {} against {}: {}{}",
+                look.now.short(),
+                look.before.short(),
+                look.word.name(),
+                if look.rolled_back { ", rolled back" } else { "" }
+            )?;
         }
 
         writeln!(f, "\nWhat the plugins did")?;

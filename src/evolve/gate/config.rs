@@ -44,6 +44,23 @@ pub enum Spending {
     Gate,
 }
 
+/// What a gate is to show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Claim {
+    /// Better on one rate and lower on neither: what a change must be.
+    #[default]
+    Better,
+    /// Lower on neither rate: what a harness with one plugin less must be.
+    NotLower,
+}
+
+impl Claim {
+    pub fn is_better(&self) -> bool {
+        *self == Self::Better
+    }
+}
+
 /// Settings of the gate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -72,6 +89,9 @@ pub struct GateConfig {
     pub useful: f64,
     /// Error of giving up a candidate that has the useful gain; 0 never gives up for that reason.
     pub futility: f64,
+    /// What is to be shown; the run sets it for removal tests.
+    #[serde(skip_serializing_if = "Claim::is_better")]
+    pub claim: Claim,
 }
 
 impl Default for GateConfig {
@@ -89,6 +109,7 @@ impl Default for GateConfig {
             spending: Spending::Run,
             useful: 0.05,
             futility: 0.05,
+            claim: Claim::Better,
         }
     }
 }
@@ -112,6 +133,9 @@ impl GateConfig {
     /// # Errors
     /// One sentence that names the key under `evolve.gate`.
     pub fn check(&self) -> Result<(), String> {
+        if self.claim != Claim::Better {
+            return Err("`evolve.gate.claim` is set by the run itself: leave it out".into());
+        }
         for (key, value) in [("group_size", self.group_size), ("tasks", self.tasks), ("batch", self.batch)] {
             if value == 0 {
                 return Err(format!("`evolve.gate.{key}` is 0, but must be at least 1"));

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use tandem_host::store::Digest;
 
-use super::config::{Rule, Spending};
+use super::config::{Claim, Rule, Spending};
 use super::counts::PairedTask;
 use super::paper::Verdict;
 use super::report::{GateReport, number};
@@ -71,6 +71,7 @@ impl Explanation {
             self.incumbent.short()
         )?;
         let level = match (report.level, config.spending) {
+            _ if config.claim == Claim::NotLower => "a removal: each test at the error `beta`".into(),
             (Some(level), Spending::Run) => format!(
                 "decision {} of the run at level {}, of {} for all",
                 level.decision,
@@ -90,8 +91,10 @@ impl Explanation {
     }
 
     fn evidence(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\nThe paired rule: {}, all three must be shown", self.recomputed.paired.name())?;
-        for asked in self.recomputed.asked() {
+        let asked = self.recomputed.asked();
+        let all = if asked.len() == 3 { "all three" } else { "both" };
+        writeln!(f, "\nThe paired rule: {}, {all} must be shown", self.recomputed.paired.name())?;
+        for asked in asked {
             writeln!(
                 f,
                 "  {:26} evidence {:.2} of {} needed: {}",
@@ -102,7 +105,8 @@ impl Explanation {
             )?;
         }
         let paper = &self.recomputed.paper;
-        writeln!(f, "The paper's rule: {}, one rate up and none down", paper.verdict.name())?;
+        let rule = if all == "both" { "no rate down" } else { "one rate up and none down" };
+        writeln!(f, "The paper's rule: {}, {rule}", paper.verdict.name())?;
         let rates = [
             ("pass rate", paper.pass_incumbent, paper.pass_candidate),
             ("trainable rate", paper.trainable_incumbent, paper.trainable_candidate),

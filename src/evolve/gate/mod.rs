@@ -30,7 +30,7 @@ mod simulate;
 mod wealth;
 
 pub use audit::differences;
-pub use config::{GateConfig, Rule, Spending, as_recorded};
+pub use config::{Claim, GateConfig, Rule, Spending, as_recorded};
 pub use cost::gate_cost;
 pub use counts::{ArmCounts, PairedTask};
 pub use explain::Explanation;

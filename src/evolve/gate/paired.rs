@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::config::{GateConfig, Rule};
+use super::config::{Claim, GateConfig, Rule};
 use super::counts::PairedTask;
 use super::paper::Verdict;
 use super::report::GateReport;
@@ -119,16 +119,22 @@ impl PairedTest {
         match self.config.rule {
             Rule::Paired => self.verdict(),
             Rule::Paper if self.tasks.len() >= self.config.tasks => {
-                Some(super::paper::paper_verdict(&self.tasks).verdict)
+                Some(super::paper::paper_verdict(&self.tasks, self.config.claim).verdict)
             }
             Rule::Paper => None,
         }
     }
 
+    /// The tasks so far, in drawn order.
+    pub fn tasks(&self) -> &[PairedTask] {
+        &self.tasks
+    }
+
     fn ends(&self, now: &PathPoint) -> Option<Ended> {
         let config = &self.config;
         let seen = self.tasks.len();
-        let shown = self.superior_max >= 1.0 / self.level.alpha
+        let better = config.claim == Claim::NotLower || self.superior_max >= 1.0 / self.level.alpha;
+        let shown = better
             && self.level_pass.max() >= 1.0 / config.beta
             && self.level_trainable.max() >= 1.0 / config.beta;
         if shown {
@@ -137,7 +143,8 @@ impl PairedTest {
         // Giving up costs power only: any rule for it keeps the error bounds. This one misses the
         // useful gain with probability `futility` at most, since under that gain W(−d; useful) is an
         // e-process. A candidate may also be worth it by its trainable rate.
-        let ruled_out = config.futility > 0.0 && self.no_gain.max() >= 1.0 / config.futility;
+        let wants_gain = config.claim == Claim::Better && config.futility > 0.0;
+        let ruled_out = wants_gain && self.no_gain.max() >= 1.0 / config.futility;
         if seen <= 24 && self.sum_pass <= -4.0 {
             Some(Ended::FarBehind)
         } else if seen >= 40 && now.level_pass < 0.05 {
@@ -157,7 +164,7 @@ impl PairedTest {
     /// Closes the test: undecided is refused.
     pub fn report(self) -> GateReport {
         let paired = self.verdict().unwrap_or(Verdict::Reject);
-        let paper = super::paper::paper_verdict(&self.tasks);
+        let paper = super::paper::paper_verdict(&self.tasks, self.config.claim);
         let verdict = match self.config.rule {
             Rule::Paired => paired,
             Rule::Paper => paper.verdict,
@@ -221,6 +228,44 @@ pub(super) mod tests {
         check(GateConfig { futility: 0.0, ..alone() }, lots(4, 3), (Ended::PassRateFalls, 137));
         // Whoever runs short of tasks has shown nothing.
         check(GateConfig { tasks: 4, ..alone() }, lots(0, 8), (Ended::OutOfTasks, 4));
+    }
+
+    /// Removal tests: nothing has to get better, and nothing is given up for want of a gain.
+    #[test]
+    fn a_removal_is_accepted_when_nothing_is_lower_without_it() {
+        let removal = || GateConfig { claim: Claim::NotLower, ..alone() };
+        let report = run(removal(), vec![task(4, 4, 8); 256]);
+        assert_eq!((report.ended, report.tasks.len()), (Some(Ended::Shown), 184));
+        assert_eq!((report.verdict, report.paper.verdict), (Verdict::Accept, Verdict::Accept));
+        assert_eq!(
+            report.reason,
+            "lower on neither rate without it: pass rate 50.0 % to 50.0 % on 184 tasks"
+        );
+        // What the plugin brought is lost without it.
+        let report = run(removal(), vec![task(8, 0, 8); 256]);
+        assert_eq!((report.verdict, report.ended), (Verdict::Reject, Some(Ended::FarBehind)));
+        let paper = GateConfig { rule: Rule::Paper, tasks: 2, ..removal() };
+        assert_eq!(run(paper.clone(), vec![task(2, 2, 8); 2]).verdict, Verdict::Accept);
+        assert_eq!(run(paper, vec![task(2, 1, 8); 2]).verdict, Verdict::Reject);
+    }
+
+    /// A removal that costs more than the margin passes no more often than beta allows.
+    #[test]
+    fn a_removal_that_costs_more_than_the_margin_is_refused() {
+        let config =
+            GateConfig { claim: Claim::NotLower, margin_pass: 0.05, margin_trainable: 0.2, ..alone() };
+        let edit = |number| {
+            let mut random = Random::new(8, number);
+            let tasks = (0..config.tasks).map(|_| {
+                let p = 0.1 + 0.8 * random.uniform();
+                let mut arm = |p| random.successes(8, p);
+                let (incumbent, candidate) = (arm(p), arm(p - 0.06));
+                task(incumbent, candidate, 8)
+            });
+            run(config.clone(), tasks.collect::<Vec<_>>()).paired == Verdict::Accept
+        };
+        let accepted = (0..200).filter(|number| edit(*number)).count() as f64;
+        assert!(accepted < 200.0 * 0.1 + 3.0 * (200.0f64 * 0.1 * 0.9).sqrt(), "{accepted} of 200 accepted");
     }
 
     #[test]

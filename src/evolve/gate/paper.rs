@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::config::TrainableIndicator;
+use super::config::{Claim, TrainableIndicator};
 use super::counts::PairedTask;
 
 /// What a rule says.
@@ -32,9 +32,9 @@ pub struct PaperVerdict {
     pub trainable_candidate: f64,
 }
 
-/// The literal rule: observed pass rate or trainable rate up, neither down. The
+/// The literal rule: observed pass rate or trainable rate up, neither down; for a removal, neither down. The
 /// trainable rate is the share of groups with mixed outcomes.
-pub(super) fn paper_verdict(tasks: &[PairedTask]) -> PaperVerdict {
+pub(super) fn paper_verdict(tasks: &[PairedTask], claim: Claim) -> PaperVerdict {
     let mean = |f: &dyn Fn(&PairedTask) -> f64| {
         if tasks.is_empty() { 0.0 } else { tasks.iter().map(f).sum::<f64>() / tasks.len() as f64 }
     };
@@ -45,6 +45,7 @@ pub(super) fn paper_verdict(tasks: &[PairedTask]) -> PaperVerdict {
     let trainable_candidate = mean(&|t| t.candidate.trainable(mixed));
     let none_down = pass_candidate >= pass_incumbent && trainable_candidate >= trainable_incumbent;
     let one_up = pass_candidate > pass_incumbent || trainable_candidate > trainable_incumbent;
-    let verdict = if none_down && one_up { Verdict::Accept } else { Verdict::Reject };
+    let verdict =
+        if none_down && (one_up || claim == Claim::NotLower) { Verdict::Accept } else { Verdict::Reject };
     PaperVerdict { verdict, pass_incumbent, pass_candidate, trainable_incumbent, trainable_candidate }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::config::{GateConfig, Rule, as_recorded};
+use super::config::{Claim, GateConfig, Rule, as_recorded};
 use super::counts::PairedTask;
 use super::paired::{Ended, Level, PathPoint};
 use super::paper::{PaperVerdict, Verdict};
@@ -55,14 +55,18 @@ impl GateReport {
         self.level.map_or(self.config.alpha, |level| level.alpha)
     }
 
-    /// The three tests in the order of the page.
-    pub(super) fn asked(&self) -> [Asked; 3] {
+    /// The tests that must all be passed, in the order of the page: three, or for a removal the last two.
+    pub(super) fn asked(&self) -> Vec<Asked> {
         let asked = |question, evidence, error: f64| Asked { question, evidence, needed: 1.0 / error };
-        [
+        let mut all = vec![
             asked("better on one rate", self.superiority, self.alpha()),
             asked("pass rate not lower", self.level_pass, self.config.beta),
             asked("trainable rate not lower", self.level_trainable, self.config.beta),
-        ]
+        ];
+        if self.config.claim == Claim::NotLower {
+            all.remove(0);
+        }
+        all
     }
 
     /// Accepted or refused, and why.
@@ -74,7 +78,12 @@ impl GateReport {
             self.tasks.len()
         );
         if self.config.rule == Rule::Paper {
-            let verb = if self.paper.verdict == Verdict::Accept { "better" } else { "not better" };
+            let verb = match (self.config.claim, self.paper.verdict) {
+                (Claim::Better, Verdict::Accept) => "better",
+                (Claim::Better, Verdict::Reject) => "not better",
+                (Claim::NotLower, Verdict::Accept) => "not lower without it",
+                (Claim::NotLower, Verdict::Reject) => "lower without it",
+            };
             return format!("{verb} by the observed rates: {rates}");
         }
         let missing: Vec<_> = self
@@ -93,6 +102,9 @@ impl GateReport {
         let missing = missing.join("; ");
         let useful = number(100.0 * self.config.useful);
         match self.ended {
+            Some(Ended::Shown) if self.config.claim == Claim::NotLower => {
+                format!("lower on neither rate without it: {rates}")
+            }
             Some(Ended::Shown) => format!("better, and lower on neither rate: {rates}"),
             Some(Ended::FarBehind) => format!("given up early, far behind the incumbent: {rates}"),
             Some(Ended::PassRateFalls) => format!("given up early, the pass rate falls: {rates}"),

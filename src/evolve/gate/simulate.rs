@@ -110,7 +110,7 @@ fn gate(question: &Question, pool: &Pool, edit: Edit, number: u64) -> Run {
             PairedTask { task: String::new(), incumbent: arm(p), candidate: arm(edit.apply(p)) }
         })
         .collect();
-    let paper = paper_verdict(&tasks).verdict == Verdict::Accept;
+    let paper = paper_verdict(&tasks, config.claim).verdict == Verdict::Accept;
     // Whatever rule decides in the run, the sequential one is looked at beside the literal one.
     let config = GateConfig { rule: super::Rule::Paired, ..config.clone() };
     let mut test = PairedTest::new(config, question.decision);

@@ -34,4 +34,4 @@ pub use harness::{HarnessBrief, HarnessTeacher, Judge, Rejected, Rules};
 pub use leaks::{SearchSetNames, TaskSecrets};
 pub use prompts::PluginText;
 pub use request::{TeacherReply, TeacherRequest, TeacherRole};
-pub use skill::{Skill, SkillBrief, SkillTeacher};
+pub use skill::{Skill, SkillAsked, SkillBrief, SkillTeacher};

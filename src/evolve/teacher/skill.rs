@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use tandem_host::store::Digest;
 
+use super::ask::{ExchangeLog, Teacher, TeacherError};
 use super::config::TeacherConfig;
 use super::evidence::Evidence;
 use super::harness::unmarked;
@@ -11,7 +12,7 @@ use super::leaks::TaskSecrets;
 use super::prompts::{Prompt, Prompts};
 use super::reply::{self, ReplyFault};
 use super::request::{TeacherReply, TeacherRequest, TeacherRole};
-use super::tokens::estimate;
+use super::tokens::{estimate, shorten};
 
 /// Most tokens of a skill, by an upper estimate.
 pub const SKILL_TOKENS: usize = 400;
@@ -56,7 +57,20 @@ pub struct SkillBrief<'a> {
 pub struct SkillTeacher {
     prompts: Prompts,
     evidence_tokens: usize,
+    repairs: u32,
 }
+
+/// What came of asking for a skill.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkillAsked {
+    /// The skill and the place of the exchange that it came from; none when no reply was usable.
+    pub skill: Option<(Skill, String)>,
+    /// What was wrong in each round that was not usable.
+    pub reasons: Vec<String>,
+}
+
+/// Tokens of one reason that goes back.
+const REASON_TOKENS: usize = 500;
 
 const MANIFEST_HELP: &str = "its keys are `mechanism` and `check`, one sentence each";
 
@@ -67,6 +81,7 @@ impl SkillTeacher {
         Ok(Self {
             prompts: Prompts::open(config.prompts.as_deref())?,
             evidence_tokens: config.evidence_tokens,
+            repairs: config.repairs,
         })
     }
 
@@ -84,6 +99,45 @@ impl SkillTeacher {
             user: self.prompts.render(Prompt::SkillUser, context)?,
             repairs: Vec::new(),
         })
+    }
+
+    /// Asks, and lets the teacher mend what is not usable. `place` names the exchanges in the run's record.
+    ///
+    /// # Errors
+    /// No reply within the budget, and trouble of this machine.
+    pub async fn ask(
+        &self,
+        teacher: &Teacher,
+        place: &str,
+        brief: &SkillBrief<'_>,
+        secrets: &TaskSecrets,
+        log: &dyn ExchangeLog,
+    ) -> Result<SkillAsked, TeacherError> {
+        let render = |reason: String| TeacherError::Log(anyhow::anyhow!(reason));
+        let mut request = self.request(brief).map_err(render)?;
+        let mut reasons = Vec::new();
+        for round in 0..=self.repairs {
+            let place = format!("{place}/{round}");
+            let reply = match teacher.ask(&place, &request, log).await {
+                Ok(reply) => reply,
+                Err(error @ TeacherError::Log(_)) => return Err(error),
+                Err(error) if reasons.is_empty() => return Err(error),
+                Err(error) => {
+                    reasons.push(error.to_string());
+                    break;
+                }
+            };
+            let reason = match self.read(&reply, brief.task, secrets) {
+                Ok(skill) => return Ok(SkillAsked { skill: Some((skill, place)), reasons }),
+                Err(reason) => reason,
+            };
+            let left = self.repairs.saturating_sub(round + 1);
+            let context = minijinja::context! { reason => shorten(&reason, REASON_TOKENS), left => left };
+            let told = self.prompts.render(Prompt::Repair, context).map_err(render)?;
+            reasons.push(reason);
+            request = request.repaired(&reply.text, told);
+        }
+        Ok(SkillAsked { skill: None, reasons })
     }
 
     /// Reads a reply and holds it against what the task hides. The error goes back to the teacher.

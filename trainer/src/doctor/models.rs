@@ -21,7 +21,11 @@ pub(super) const CASES: &[Case] = &[
     ("Qwen3-MoE: log-probabilities and a step of AdamW", |place| learn(place, experts(), None)),
     ("Gemma 3: log-probabilities and a step of AdamW", |place| learn(place, gemma3(), None)),
     ("Llama with LoRA: log-probabilities and a step of AdamW", |place| {
-        learn(place, llama(), Some(LoraConfig { rank: 4, alpha: 8.0, first_layer: 1 }))
+        learn(
+            place,
+            llama(),
+            Some(LoraConfig { rank: 4, alpha: 8.0, first_layer: 1, ..LoraConfig::default() }),
+        )
     }),
     ("Llama: a policy step with entropy bonus and temperature", policy_step),
     ("Llama: log-probabilities of sampled tokens", sampled),

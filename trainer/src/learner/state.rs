@@ -6,7 +6,7 @@ use std::path::Path;
 use burn::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::step::read_all;
+use super::report::read_all;
 use super::{LearnError, Learner, LearnerConfig};
 use crate::checkpoint::{digests_of, read_adapter, verify_digests, write_adapter, write_folder, write_json};
 use crate::model::CausalLm;

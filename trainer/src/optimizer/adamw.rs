@@ -53,6 +53,14 @@ pub struct AdamW {
     pub(super) on_device: Option<crate::kernel::DeviceMoments>,
 }
 
+impl Moments {
+    /// A copy on another device.
+    pub(crate) fn moved(&self, device: &Device) -> Self {
+        let copy = |tensor: &Tensor<1>| Tensor::from_data(tensor.to_data(), (device, DType::F32));
+        Self { master: self.master.as_ref().map(copy), first: copy(&self.first), second: copy(&self.second) }
+    }
+}
+
 /// Why saved state of the optimiser does not fit.
 #[derive(Debug, thiserror::Error)]
 pub enum OptimizerError {
@@ -227,7 +235,7 @@ pub(crate) fn has_trainable<M: Module>(model: &M) -> bool {
 }
 
 /// The number of values of each trainable parameter, by path.
-fn trainable_lengths<M: Module>(model: &M) -> BTreeMap<String, usize> {
+pub(crate) fn trainable_lengths<M: Module>(model: &M) -> BTreeMap<String, usize> {
     struct Lengths {
         path: Vec<String>,
         found: BTreeMap<String, usize>,

@@ -26,6 +26,27 @@ impl StepGradients {
         model.visit(&mut Collector { sums: self, gradients, path: Vec::new() });
     }
 
+    /// The same for a part of the model that stands at `place` in it, such as `["layers", "3"]`.
+    pub(crate) fn accumulate_within<M: Module>(
+        &mut self,
+        place: &[&str],
+        part: &M,
+        gradients: &mut Gradients,
+    ) {
+        let path = place.iter().map(|name| name.to_string()).collect();
+        part.visit(&mut Collector { sums: self, gradients, path });
+    }
+
+    /// Takes out the gradient of one parameter, flattened.
+    pub(crate) fn take(&mut self, path: &str) -> Option<Tensor<1>> {
+        self.by_path.remove(path)
+    }
+
+    /// Sets the gradient of one parameter, flattened and f32.
+    pub(crate) fn set(&mut self, path: &str, gradient: Tensor<1>) {
+        self.by_path.insert(path.to_string(), gradient);
+    }
+
     /// The gradient of one parameter, flattened.
     pub fn get(&self, path: &str) -> Option<&Tensor<1>> {
         self.by_path.get(path)

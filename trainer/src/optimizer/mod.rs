@@ -6,7 +6,7 @@ mod fused;
 mod gradients;
 mod schedule;
 
-pub(crate) use adamw::has_trainable;
 pub use adamw::{AdamW, AdamWConfig, Moments, OptimizerError};
+pub(crate) use adamw::{has_trainable, trainable_lengths};
 pub use gradients::StepGradients;
 pub use schedule::{Decay, Schedule};

@@ -1,0 +1,4 @@
+//! The methods: which steps, in which order?
+
+mod rounds;
+mod self_hpo;
