@@ -4,7 +4,7 @@ use super::{Case, Place};
 use crate::generate::{Generator, GeneratorConfig, SampleRequest, replayed_logits};
 use crate::learner::{Learner, LearnerConfig, Sample};
 use crate::model::{
-    Biases, CausalLm, ComputeType, ExpertsConfig, Family, LoraConfig, ModelConfig, SlidingWindow,
+    Biases, CausalLm, ComputeType, ExpertsConfig, Family, LoraConfig, LoraTargets, ModelConfig, SlidingWindow,
 };
 use burn::tensor::DType;
 
@@ -26,6 +26,11 @@ pub(super) const CASES: &[Case] = &[
             llama(),
             Some(LoraConfig { rank: 4, alpha: 8.0, first_layer: 1, ..LoraConfig::default() }),
         )
+    }),
+    ("Llama with LoRA on some maps: log-probabilities and a step of AdamW", |place| {
+        let targets = LoraTargets::named(["k_proj", "up_proj"]);
+        let targets = targets.unwrap_or_else(|error| panic!("{error}"));
+        learn(place, llama(), Some(LoraConfig { rank: 4, alpha: 8.0, targets, ..LoraConfig::default() }))
     }),
     ("Llama: a policy step with entropy bonus and temperature", policy_step),
     ("Llama: log-probabilities of sampled tokens", sampled),
