@@ -293,7 +293,10 @@ fn a_daemon_that_nobody_calls_ends() {
 #[test]
 fn what_an_agent_cannot_express_is_listed() {
     let agent = Agent::new();
-    agent.check(&["hook", "capabilities", "openhands", "--harness", "current"], 0, expect![[r#"
+    agent.check(
+        &["hook", "capabilities", "openhands", "--harness", "current"],
+        0,
+        expect![[r#"
         In OpenHands (written against SDK 1.58.2):
           yes   in-agents  on-episode-start note: text beside the first message of the user (UserPromptSubmit)
           no    in-agents  on-tool-call rewrite: OpenHands runs a tool with the arguments of the model
@@ -304,7 +307,8 @@ fn what_an_agent_cannot_express_is_listed() {
         Of the harness itself, this is not used:
           its prompts: the agent has its own
           its limits of turns, tokens, time and money: the agent has its own, and plugins see no limit
-    "#]]);
+    "#]],
+    );
     agent.check(
         &[
             "hook",

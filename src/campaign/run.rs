@@ -28,7 +28,7 @@ use super::reports::{CandidateReport, ProposalRow, UpdateReport};
 use super::runtime::PolicyRuntime;
 use super::teach::{NewIdeas, Round};
 use crate::evolve::{Catalog, Diagnosis, GateReport, PairedTest, Pool, Proposal, diagnose, gate_cost};
-use crate::pair::{Existing, PolicyForm, pack};
+use crate::pair::{Commands, Existing, PairError, PolicyForm, pack};
 use crate::view::{EventLog, Progress};
 
 /// A run of a campaign.
@@ -569,10 +569,21 @@ impl Campaign {
         self.check_cancelled()?;
         let out = self.run.join("pair");
         let (form, existing) = (PolicyForm::Full, Existing::Replace);
-        tokio::task::block_in_place(|| pack(&self.record, &self.config, form, &out, existing))?;
-        self.progress.say(&format!("pair written to {}", out.display()));
+        let commands = Commands::Refuse;
+        let packed =
+            tokio::task::block_in_place(|| pack(&self.record, &self.config, form, &out, existing, commands));
+        match packed {
+            Ok(_) => self.progress.say(&format!("pair written to {}", out.display())),
+            // The run is done all the same; its owner decides.
+            Err(error) if is_a_command(&error) => self.progress.say(&format!("no pair: {error}")),
+            Err(error) => return Err(error),
+        }
         Ok(())
     }
+}
+
+fn is_a_command(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(PairError::RunsCommand { .. }))
 }
 
 fn by_name(set: &TaskSet) -> BTreeMap<String, Arc<Task>> {

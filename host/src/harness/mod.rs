@@ -47,4 +47,6 @@ pub use manifest::{
     CONTRACT, Condense, FINISH, HandIn, HarnessManifest, Limits, PluginEntry, Prompts, Protocol, Shell,
 };
 
+pub use utc::rfc3339;
+
 pub use crate::plugin::ToolDefinition;

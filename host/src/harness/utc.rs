@@ -9,7 +9,7 @@ pub(super) fn now() -> String {
 }
 
 /// Seconds since 1970 in the Gregorian calendar, without leap seconds, as POSIX counts.
-fn rfc3339(seconds: u64) -> String {
+pub fn rfc3339(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
     // Years that begin in March put the leap day last; an era of 400 years has 146,097 days.
