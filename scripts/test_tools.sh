@@ -21,3 +21,7 @@ sudo=()
 [ "$(id -u)" -eq 0 ] || sudo=(sudo)
 "${sudo[@]}" apt-get update -qq
 "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+# Tests start it themselves; the service that the package sets up is not wanted.
+case " ${missing[*]} " in
+*" docker-registry "*) "${sudo[@]}" systemctl disable --now docker-registry >/dev/null 2>&1 || true ;;
+esac
