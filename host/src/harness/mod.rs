@@ -48,6 +48,4 @@ pub use manifest::{
 };
 pub use utc::{rfc3339, utc_now};
 
-pub use utc::rfc3339;
-
 pub use crate::plugin::ToolDefinition;
