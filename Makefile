@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tandem/target
 RUN ?= runs/quickstart
 DEVICE ?= cpu
 
-.PHONY: help setup build cuda weights test-weights plugin-tools pytest-zip quickstart warmup test test-teacher-live deny advisories bench-host bench-forge bench-agent bench-workspaces bench-trainer
+.PHONY: help setup build cuda weights test-weights plugin-tools pytest-zip quickstart warmup test test-teacher-live deny advisories bench-host bench-forge bench-agent bench-workspaces bench-trainer bench-hook
 
 help:
 	@echo 'make quickstart   run a small campaign from fetched weights to a report and a pair'
@@ -16,6 +16,7 @@ help:
 	@echo 'make bench-host   measure the plugin host against its peers; writes docs/benchmarks.md'
 	@echo 'make bench-agent  measure the agent loop beside mini-SWE-agent; writes docs/benchmarks-agent.md'
 	@echo 'make bench-workspaces   measure how soon a workspace over 200 MB starts'
+	@echo 'make bench-hook   measure a call of a hook from an agent (docs/hooks-in-agents.md)'
 	@echo 'make bench-trainer   measure training and decoding on a GPU, and PyTorch on the same work (docs/benchmarks-trainer.md)'
 	@echo 'make deny         licences, sources and duplicate versions of what we depend on (part of test)'
 	@echo 'make advisories   known vulnerabilities in it; needs the RustSec database'
@@ -93,6 +94,10 @@ bench-agent: setup
 bench-workspaces: setup
 	cargo test --locked --workspace --lib -- --ignored --exact --nocapture workspace::tests::starts::start_of_a_200_mb_repository
 
+# Calls of a hook of the first-party plugins with a warm daemon, as Claude Code makes them.
+bench-hook: build
+	scripts/bench_hook.sh $(CARGO_TARGET_DIR)/debug/tandem
+
 deny:
 	@scripts/deny.sh policy
 
@@ -110,6 +115,7 @@ test: test-weights deny plugin-tools pytest-zip
 	cargo fmt --all --check --manifest-path host/bench/Cargo.toml
 	scripts/swebench_package.sh
 	scripts/agent_packages.sh
+	scripts/client_packages.sh
 	TANDEM_REQUIRE_WEIGHTS=1 TANDEM_REQUIRE_PODMAN=1 TANDEM_REQUIRE_LANGUAGES=1 cargo test --locked --workspace
 	cargo test --locked --manifest-path plugins/Cargo.toml
 	python3 examples/tasks/check.py examples/tasks/first-steps

@@ -3,9 +3,12 @@
 
 mod campaign;
 mod cli;
+mod evaluate;
 mod evolve;
+mod hook;
 mod model;
 mod pair;
+mod serve;
 mod view;
 
 fn main() -> std::process::ExitCode {

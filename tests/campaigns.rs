@@ -420,6 +420,45 @@ fn skills_only_where_all_failed_go_to_no_other_task() {
     }
 }
 
+#[test]
+fn no_round_begins_past_the_budget_and_the_table_is_made_all_the_same() {
+    let scratch = Scratch::new("[[rules]]\nchance = 0.5\n");
+    let campaign = scratch.example(
+        "grpo.toml",
+        &[
+            ("rounds", "9"),
+            ("rollout.group_size", "2"),
+            ("rollout.groups", "4"),
+            ("rollout.budget", "9"),
+            ("rollout.top_up.cap", "0"),
+            ("evaluation.episodes", "1"),
+        ],
+    );
+    // A round has 8 episodes, and a budget that is spent within a round does not cut it.
+    let run = scratch.train(&campaign);
+    assert_eq!(
+        run.of_arm("collect").iter().map(|e| e.round).collect::<BTreeSet<_>>(),
+        BTreeSet::from([1, 2])
+    );
+    assert_eq!(run.of_arm("collect").len(), 16);
+    assert!(!run.of_arm("evaluate").is_empty());
+
+    // Another seed of the same file, which has to be given again.
+    let other = scratch.path("other");
+    let begin = ["train".into(), text(&campaign), "--run".into(), text(&other)];
+    let seed = ["--seed".into(), "9".into()];
+    let resume = ["--resume".into()];
+    let start = |more: &[&[String]]| Program::new(&[&[&begin[..]], more].concat().concat()).run();
+    assert_eq!(start(&[&seed]).code, Some(0));
+    let episodes = |run: &Run| run.episodes().into_iter().map(|e| (e.id, e.outcome)).collect::<Vec<_>>();
+    let other = Run { folder: other };
+    assert_ne!(episodes(&run), episodes(&other));
+    let refused = start(&[&resume]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.stderr.contains("a `--seed` has to be given again"), "{}", refused.stderr);
+    assert_eq!(start(&[&seed, &resume]).code, Some(0));
+}
+
 /// A variant whose hook says `text` to an empty patch.
 fn variant(name: &str, text: &str) -> String {
     let file = root().join("examples/teachers/hold-back.md");

@@ -3,6 +3,8 @@
 #[path = "program/pairs.rs"]
 mod pairs;
 mod program;
+#[path = "program/served.rs"]
+mod served;
 #[path = "program/tiny.rs"]
 mod tiny;
 
@@ -10,8 +12,9 @@ use std::path::Path;
 
 use expect_test::{Expect, expect};
 use pairs::{FIXTURE, Scratch, TASK, copy, settled, tree};
-use program::{Output, root};
-use serde_json::Value;
+use program::{Output, root, tandem_home};
+use serde_json::{Value, json};
+use served::Served;
 
 /// A task, a script that solves it, and another policy than the pair's.
 
@@ -193,6 +196,33 @@ fn an_adapter_needs_its_base_and_no_other() {
         help: copy the pair again, or take the halves that belong together; `--allow-mismatch` uses these: the halves of a pair are fitted to each other: in the published experiments a policy lost up to 7.7 points of its pass rate without its harness, and no number of the pair's evaluation holds for other halves
     "#]].assert_eq(&settled(&output.stderr));
     assert_eq!(output.code, Some(3));
+}
+
+#[test]
+fn the_policy_of_a_pair_is_served_as_it_was_evaluated() {
+    let pair = FIXTURE.path("pair").to_string_lossy().into_owned();
+    let words = ["serve", "policy", "--pair", &pair, "--listen", "127.0.0.1:0"];
+    let served = Served::start(&words, &[("TANDEM_HOME", &tandem_home())]);
+    let model = served.get("/v1/models").json()["data"][0].clone();
+    assert_eq!((&model["id"], &model["max_model_len"]), (&json!("tiny"), &json!(8192)));
+    let asked = json!({"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "ignore_eos": true});
+    let answer = served.post("/v1/chat/completions", &asked).json();
+    assert_eq!(answer["usage"]["completion_tokens"], 8, "the limit of the pair: {answer}");
+
+    let scratch = FIXTURE.copy();
+    copy(&FIXTURE.path("base"), &scratch.folder.path().join("other"));
+    let other = scratch.run(&[
+        "serve",
+        "policy",
+        "--pair",
+        "PAIR",
+        "--policy",
+        "DIR/other",
+        "--listen",
+        "127.0.0.1:0",
+    ]);
+    assert!(other.stderr.starts_with("error: the policy is sha256:"), "{}", other.stderr);
+    assert_eq!(other.code, Some(1));
 }
 
 mod run {

@@ -45,7 +45,7 @@ impl Recorded {
         let connection = rusqlite::Connection::open(run.join("run.sqlite")).unwrap();
         connection
             .execute(
-                "INSERT INTO episode VALUES (?1, 1, 'collect', ?2, 'g', 0, ?3, 'solved', 'submitted', 3, 9, 0, 0, 0.5, ?4)",
+                "INSERT INTO episode VALUES (?1, 1, 'collect', ?2, 'g', 0, ?3, NULL, 'solved', 'submitted', 3, 9, 0, 0, 0.5, ?4, 0)",
                 [
                     record["id"].as_str().unwrap(),
                     record["task"].as_str().unwrap(),

@@ -157,6 +157,46 @@ fn an_adapter_is_trained_further() {
 }
 
 #[test]
+fn two_devices_and_layers_computed_again_learn_what_one_learns() {
+    let folder = scratch();
+    let dir = folder.path();
+    let targets = ["--targets", "q_proj,v_proj"];
+    let sft = |out: &str, more: &[&str]| {
+        let output = program(dir, &[SFT, &["--out", out], &targets, more].concat()).run();
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
+        rows(&dir.join(out.replace("DIR/", "")).join("steps.jsonl"))
+    };
+    let one = sft("DIR/one", &[]);
+    let two = sft("DIR/two", &["--device", "cpu,cpu", "--recompute", "layer"]);
+    assert_eq!((one.len(), two.len()), (3, 3));
+    for (one, two) in one.iter().zip(&two) {
+        for key in ["loss", "grad_norm", "update_norm"] {
+            let (one, two) = (one[key].as_f64().unwrap(), two[key].as_f64().unwrap());
+            assert!((one - two).abs() <= 1e-4 * one, "{key}: {one} {two}");
+        }
+        assert!((0.0..1.0).contains(&one["padding"].as_f64().unwrap()));
+    }
+    let config = std::fs::read_to_string(dir.join("two/adapter/adapter_config.json")).unwrap();
+    let config: Value = serde_json::from_str(&config).unwrap();
+    assert_eq!(config["target_modules"], serde_json::json!(["q_proj", "v_proj"]));
+    // And it is trained further as it is.
+    sft("DIR/three", &["--adapter", "DIR/two/adapter"]);
+
+    let refused = |more: &[&str]| program(dir, &[SFT, &["--out", "DIR/no"], more].concat()).run().stderr;
+    // After the line that counts the examples.
+    let said = refused(&["--targets", "gate"]);
+    expect![[r#"
+        error: `gate` is no linear map that an adapter goes on
+        help: those are `q_proj`, `k_proj`, `v_proj`, `o_proj`, `gate_proj`, `up_proj`, `down_proj`, or `all-linear`
+    "#]]
+    .assert_eq(said.split_once('\n').unwrap_or_default().1);
+    let said = refused(&["--device", "cpu,cpu", "--exchange", "nccl"]);
+    assert!(said.contains("NCCL, which adds up gradients between GPUs, cannot be used"), "{said}");
+    assert!(said.contains("`--exchange host`"), "{said}");
+    assert!(!dir.join("no").exists());
+}
+
+#[test]
 fn wrong_data_leaves_no_run_behind() {
     let folder = scratch();
     let dir = folder.path();

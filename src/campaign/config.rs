@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tandem_host::policy::Sampling;
 use tandem_host::workspace::WorkspaceConfig;
-use tandem_trainer::learner::LearnerConfig;
+use tandem_trainer::learner::{LearnerConfig, Recompute};
+use tandem_trainer::model::LoraTargets;
 use tandem_trainer::objective::{AdvantageKind, Aggregation, Correction, KlPenalty, Objective};
 use tandem_trainer::optimizer::{AdamWConfig, Schedule};
 
+use super::retention::RetentionConfig;
 use super::script;
 use super::sections::{
     HoldoutConfig, RemovalConfig, SavingsConfig, ScreenConfig, SelfHpoConfig, SkillsConfig, TopUpConfig,
@@ -52,6 +54,9 @@ pub struct CampaignConfig {
     pub update: UpdateConfig,
     #[serde(default)]
     pub evaluation: EvaluationConfig,
+    /// What the run folder keeps; unless given, everything.
+    #[serde(default, skip_serializing_if = "RetentionConfig::keeps_all")]
+    pub retention: RetentionConfig,
     /// Where workspaces are made and what their commands may use; a file that is named with
     /// `--workspaces` goes before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -135,11 +140,14 @@ pub struct LoraSettings {
     pub alpha: f32,
     /// Layers below this one are frozen, which saves their backward pass.
     pub first_layer: usize,
+    /// Linear maps that have an adapter, by PEFT's names, or `all-linear` with experts and routers.
+    #[serde(skip_serializing_if = "LoraTargets::is_usual")]
+    pub targets: LoraTargets,
 }
 
 impl Default for LoraSettings {
     fn default() -> Self {
-        Self { rank: 8, alpha: 16.0, first_layer: 0 }
+        Self { rank: 8, alpha: 16.0, first_layer: 0, targets: LoraTargets::default() }
     }
 }
 
@@ -167,6 +175,10 @@ pub struct HarnessConfig {
     pub digest: Option<String>,
 }
 
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
 /// How episodes are collected.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -185,6 +197,10 @@ pub struct RolloutConfig {
     pub sampling: Sampling,
     /// More episodes for groups that teach nothing.
     pub top_up: TopUpConfig,
+    /// Episodes after which no further round begins, whatever they were run for but the final table; 0 is no
+    /// bound. Methods are compared at one budget.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub budget: usize,
 }
 
 impl Default for RolloutConfig {
@@ -197,6 +213,7 @@ impl Default for RolloutConfig {
             retries: 2,
             sampling: Sampling::default(),
             top_up: TopUpConfig::default(),
+            budget: 0,
         }
     }
 }
@@ -247,6 +264,9 @@ pub struct UpdateConfig {
     /// Sequences are padded to a multiple of this; 0 is 256 on CUDA, where every new length means
     /// tuning kernels for it, and 1 on the CPU.
     pub pad_to_multiple_of: usize,
+    /// What the backward pass computes again instead of keeping it.
+    #[serde(skip_serializing_if = "Recompute::is_none")]
+    pub recompute: Recompute,
     /// Most tokens that an update trains on; whole groups past it are left out
     /// and the report says how many. 0 is no limit.
     pub max_tokens: usize,
@@ -296,13 +316,8 @@ impl UpdateConfig {
         }
     }
 
-    /// The learner's settings for samples of this temperature, on this device.
-    pub fn learner(&self, temperature: f32, device: &str) -> LearnerConfig {
-        let pad_to_multiple_of = match self.pad_to_multiple_of {
-            0 if device.starts_with("cuda") => 256,
-            0 => 1,
-            given => given,
-        };
+    /// The learner's settings for samples of this temperature.
+    pub fn learner(&self, temperature: f32) -> LearnerConfig {
         LearnerConfig {
             learning_rate: self.learning_rate,
             schedule: self.schedule,
@@ -315,8 +330,8 @@ impl UpdateConfig {
             kl: self.kl,
             entropy_bonus: self.entropy_bonus,
             micro_batch_tokens: self.micro_batch_tokens,
-            pad_to_multiple_of,
-            head_rows: if device.starts_with("cuda") { 4096 } else { LearnerConfig::default().head_rows },
+            pad_to_multiple_of: self.pad_to_multiple_of,
+            recompute: self.recompute,
             ..LearnerConfig::default()
         }
     }
@@ -329,6 +344,7 @@ impl Default for UpdateConfig {
             steps: 1,
             micro_batch_tokens: 4096,
             pad_to_multiple_of: 0,
+            recompute: Recompute::default(),
             max_tokens: 0,
             max_grad_norm: 1.0,
             schedule: Schedule::default(),
@@ -490,7 +506,7 @@ impl CampaignConfig {
                      same, and their advantages 0: take one over 0"
                 ));
             }
-            self.update.learner(temperature, "cpu").check().map_err(|error| {
+            self.update.learner(temperature).check().map_err(|error| {
                 let text = error.to_string();
                 format!("in `[update]`, {}", text.split('\n').next().unwrap_or_default())
             })?;
@@ -508,6 +524,14 @@ impl CampaignConfig {
             return Err(format!(
                 "`rounds` is {}, but the method `self-hpo` has `self_hpo.cycles` × `self_hpo.updates`: leave it out",
                 self.rounds
+            ));
+        }
+        let kept = self.retention.transcripts;
+        if self.method == Method::SelfHpo && kept > 0 && kept < self.self_hpo.updates {
+            return Err(format!(
+                "`retention.transcripts` is {kept}, but a harness step of `self-hpo` looks at the episodes of the \
+                 {} rounds before it: keep as many",
+                self.self_hpo.updates
             ));
         }
         if self.harness.manifest.is_some() && self.harness.home.is_some() {
@@ -560,9 +584,9 @@ mod tests {
     #[test]
     fn every_setting_of_an_update_reaches_the_learner() {
         let check = |text: &str, expected: LearnerConfig| {
-            assert_eq!(parse_update(text).unwrap().learner(1.0, "cpu"), expected, "{text}");
+            assert_eq!(parse_update(text).unwrap().learner(1.0), expected, "{text}");
         };
-        let usual = || UpdateConfig::default().learner(1.0, "cpu");
+        let usual = || UpdateConfig::default().learner(1.0);
         check("", usual());
         check(
             "[update]\nobjective = { kind = \"clip\", low = 0.1, dual = 3.0 }",
@@ -584,8 +608,26 @@ mod tests {
                 ..usual()
             },
         );
-        assert_eq!(UpdateConfig::default().learner(0.7, "cuda:0").temperature, 0.7);
-        assert_eq!(UpdateConfig::default().learner(1.0, "cuda:0").pad_to_multiple_of, 256);
+        check(
+            "[update]\nrecompute = \"layer\"\npad_to_multiple_of = 32",
+            LearnerConfig { recompute: Recompute::Layer, pad_to_multiple_of: 32, ..usual() },
+        );
+        assert_eq!(UpdateConfig::default().learner(0.7).temperature, 0.7);
+    }
+
+    #[test]
+    fn adapters_go_on_the_linear_maps_that_are_named() {
+        let parse = |targets: &str| {
+            let text = format!(
+                "name = \"c\"\npolicy.base = \"m\"\ntasks.train = \"t\"\npolicy.lora.targets = {targets}"
+            );
+            CampaignConfig::parse(&text, Path::new("/here")).map(|config| config.policy.lora.targets)
+        };
+        let two = LoraTargets::named(["q_proj", "v_proj"]).unwrap();
+        assert_eq!(parse(r#"["q_proj", "v_proj"]"#).unwrap(), two);
+        assert_eq!(parse(r#""all-linear""#).unwrap(), LoraTargets::all());
+        let error = parse(r#"["q"]"#).unwrap_err();
+        assert!(error.contains("`q` is no linear map") && error.contains("`v_proj`"), "{error}");
     }
 
     #[test]

@@ -5,45 +5,16 @@
 //! cut off counts at its most.
 
 use anyhow::{Context, Result};
-use rusqlite::{OptionalExtension, params};
+use rusqlite::OptionalExtension;
 use serde::Serialize;
 use tandem_host::store::Digest;
 
+use super::events::{Answered, Asked, Event};
+use super::projections::BEGUN;
 use super::record::{RunRecord, digest_column};
 use crate::evolve::teacher::{
     ExchangeLog, Skill, Spent, TeacherReply, TeacherRole, TryBegun, TryEnded, TryOutcome,
 };
-
-pub(super) const SCHEMA: &str = "
-CREATE TABLE IF NOT EXISTS exchange (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT,
-    place TEXT NOT NULL,
-    role TEXT NOT NULL,
-    kind TEXT NOT NULL,
-    model TEXT NOT NULL,
-    request TEXT NOT NULL,
-    outcome TEXT NOT NULL,
-    reason TEXT NOT NULL,
-    reply TEXT,
-    prompt_tokens INTEGER NOT NULL,
-    reply_tokens INTEGER NOT NULL,
-    estimated INTEGER NOT NULL,
-    cost REAL NOT NULL,
-    seconds REAL NOT NULL
-);
-CREATE INDEX IF NOT EXISTS exchange_by_place ON exchange (place);
-CREATE TABLE IF NOT EXISTS skill (
-    digest TEXT NOT NULL,
-    task TEXT NOT NULL,
-    place TEXT NOT NULL,
-    skill TEXT NOT NULL,
-    PRIMARY KEY (digest, task)
-);
-";
-
-/// A try that was begun and has no end yet, or whose program died.
-const BEGUN: &str = "begun";
-const CUT_OFF: &str = "cut-off";
 
 /// One row of the table of exchanges: one try.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -97,10 +68,7 @@ impl RunRecord {
 
     /// Keeps a skill. `place` names the exchange that it came from.
     pub fn add_skill(&self, place: &str, skill: &Skill) -> Result<()> {
-        self.connection().execute(
-            "INSERT OR REPLACE INTO skill (digest, task, place, skill) VALUES (?1, ?2, ?3, ?4)",
-            params![skill.digest().to_string(), skill.task, place, serde_json::to_string(skill)?],
-        )?;
+        self.append(|_| Ok(vec![Event::Skill { place: place.to_owned(), skill: skill.clone() }]))?;
         Ok(())
     }
 
@@ -121,22 +89,23 @@ impl RunRecord {
 
 impl ExchangeLog for RunRecord {
     fn answered(&self, place: &str) -> Result<Option<TeacherReply>> {
-        let found: Option<String> = {
-            let connection = self.connection();
-            // The run's folder is locked by one program, so what is begun here has no program any more.
-            connection.execute(
-                "UPDATE exchange SET outcome = ?1, reason = 'the program ended before the reply was there'
-                 WHERE place = ?2 AND outcome = ?3",
-                [CUT_OFF, place, BEGUN],
-            )?;
-            connection
-                .query_row(
-                    "SELECT reply FROM exchange WHERE place = ?1 AND outcome = ?2",
-                    [place, TryOutcome::Answered.name()],
-                    |row| row.get(0),
-                )
-                .optional()?
-        };
+        // The run's folder is locked by one program, so what is begun here has no program any more.
+        self.append(|tables| {
+            let begun = "SELECT seq FROM exchange WHERE place = ?1 AND outcome = ?2 ORDER BY seq";
+            let mut statement = tables.prepare_cached(begun)?;
+            let cut_off = statement.query_map([place, BEGUN], |row| row.get(0))?;
+            Ok(cut_off
+                .map(|exchange| Ok(Event::CutOff { exchange: exchange? }))
+                .collect::<rusqlite::Result<_>>()?)
+        })?;
+        let found: Option<String> = self
+            .connection()
+            .query_row(
+                "SELECT reply FROM exchange WHERE place = ?1 AND outcome = ?2",
+                [place, TryOutcome::Answered.name()],
+                |row| row.get(0),
+            )
+            .optional()?;
         let Some(digest) = found else { return Ok(None) };
         let bytes = self.blobs().get(&digest.parse()?)?;
         let reply = serde_json::from_slice(&bytes)
@@ -154,44 +123,34 @@ impl ExchangeLog for RunRecord {
 
     fn begin(&self, begun: &TryBegun<'_>) -> Result<i64> {
         let request = self.blobs().put(begun.request.to_json().as_bytes())?;
-        let connection = self.connection();
-        connection.execute(
-            "INSERT INTO exchange (place, role, kind, model, request, outcome, reason, reply,
-                                   prompt_tokens, reply_tokens, estimated, cost, seconds)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, '', NULL, ?7, ?8, 1, ?9, 0)",
-            params![
-                begun.place,
-                begun.request.role.name(),
-                begun.kind.name(),
-                begun.model,
-                request.to_string(),
-                BEGUN,
-                begun.most.prompt,
-                begun.most.reply,
-                begun.most_cost,
-            ],
-        )?;
-        Ok(connection.last_insert_rowid())
+        let asked = Asked {
+            place: begun.place.to_owned(),
+            role: begun.request.role.name().to_owned(),
+            teacher: begun.kind.name().to_owned(),
+            model: begun.model.to_owned(),
+            request,
+            prompt_tokens: begun.most.prompt,
+            reply_tokens: begun.most.reply,
+            cost: begun.most_cost,
+        };
+        self.append(|_| Ok(vec![Event::Asked(asked)]))
     }
 
     fn end(&self, number: i64, ended: &TryEnded<'_>) -> Result<()> {
         let reply = ended.reply.map(serde_json::to_vec).transpose()?;
         let reply = reply.map(|bytes| self.blobs().put(&bytes)).transpose()?;
-        self.connection().execute(
-            "UPDATE exchange SET outcome = ?2, reason = ?3, reply = ?4, prompt_tokens = ?5, reply_tokens = ?6,
-                                 estimated = ?7, cost = ?8, seconds = ?9 WHERE seq = ?1",
-            params![
-                number,
-                ended.outcome.name(),
-                ended.reason,
-                reply.map(|digest| digest.to_string()),
-                ended.usage.prompt,
-                ended.usage.reply,
-                ended.usage.estimated,
-                ended.cost,
-                ended.seconds,
-            ],
-        )?;
+        let answered = Answered {
+            exchange: number,
+            outcome: ended.outcome.name().to_owned(),
+            reason: ended.reason.to_owned(),
+            reply,
+            prompt_tokens: ended.usage.prompt,
+            reply_tokens: ended.usage.reply,
+            estimated: ended.usage.estimated,
+            cost: ended.cost,
+            seconds: ended.seconds,
+        };
+        self.append(|_| Ok(vec![Event::Answered(answered)]))?;
         Ok(())
     }
 }

@@ -347,7 +347,7 @@ fn check_episodes(
                     found.push(format!("episode {} ran under harness {}", row.id, row.harness.short()));
                 }
                 if records {
-                    let whole = record.episode(row)?;
+                    let whole = record.episode_facts(row)?;
                     let solved = whole.outcome == tandem_host::agent::Outcome::Solved;
                     if solved != row.solved() || whole.id != row.id || whole.harness != row.harness {
                         found.push(format!("episode {}: its row differs from its record", row.id));

@@ -83,6 +83,12 @@ pub fn gate_id(round: u32, index: usize) -> String {
     format!("r{round}/gate{index}")
 }
 
+/// The id of the gate whose candidate's report is the phase `phase`.
+pub fn gate_id_of(round: u32, phase: &str) -> Option<String> {
+    let index = phase.strip_prefix("candidate-")?.parse().ok()?;
+    Some(gate_id(round, index))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

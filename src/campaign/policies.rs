@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use tandem_host::policy::Policy;
 use tandem_host::task::Task;
 
@@ -12,6 +12,7 @@ use super::reports::UpdateReport;
 use super::runtime::TrainedPolicy;
 use super::script::{self, ScriptRuntime};
 use super::training::TrainingGroup;
+use crate::model::Devices;
 
 /// The policy of a campaign.
 pub enum PolicyRuntime {
@@ -23,14 +24,22 @@ impl PolicyRuntime {
     /// Opens version `version` of the policy of `config`, whose checkpoints lie in `checkpoints`.
     pub fn open<'a>(
         config: &CampaignConfig,
-        device: &str,
+        devices: &Devices,
         checkpoints: &Path,
         version: u64,
         tasks: impl IntoIterator<Item = &'a Arc<Task>>,
     ) -> Result<Self> {
+        let folder = checkpoints.join(format!("v{version}"));
+        if version > 0 && script::file_of(&config.policy.base).is_none() && !folder.exists() {
+            // Another policy would take its place without a word.
+            bail!(
+                "the checkpoint {} is not there\nhelp: restore it from a backup, or take a version that the run still has",
+                folder.display()
+            );
+        }
         Ok(match script::file_of(&config.policy.base) {
             Some(file) => Self::Scripted(ScriptRuntime::open(file, tasks, version)?),
-            None => Self::Trained(Box::new(TrainedPolicy::open(config, device, checkpoints, version)?)),
+            None => Self::Trained(Box::new(TrainedPolicy::open(config, devices, checkpoints, version)?)),
         })
     }
 

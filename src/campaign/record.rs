@@ -1,65 +1,30 @@
-//! What has a run done so far? The run record: SQLite, one writer, one reader.
+//! What has a run done so far? The run record: SQLite, one writer, many readers.
 //!
-//! Invariants: an episode's id is decided before it runs and is the primary key,
-//! so nothing is counted twice; a row is committed before anything depends on it,
-//! so nothing recorded is lost to `kill -9`; a phase that has its row is never
-//! run again.
+//! Invariants: what happened is an event, and all tables are made from the events; an episode's id is
+//! decided before it runs and is the primary key, so nothing is counted twice; an event is committed
+//! before anything depends on it, so nothing recorded is lost to `kill -9`; a phase that has its row is
+//! never run again; who only reads never holds the writer up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use rusqlite::{Connection, OptionalExtension, params};
-use serde::Serialize;
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use serde::de::DeserializeOwned;
-use tandem_host::agent::{EpisodeRecord, Exit, Outcome};
+use serde::{Deserialize, Serialize};
+use tandem_host::agent::{EpisodeRecord, Exit, Outcome, skill_of};
 use tandem_host::forge::Language;
 use tandem_host::harness::HarnessManifest;
 use tandem_host::store::{BlobStore, Digest};
 
-/// The layout that this program reads and writes.
-const SCHEMA_VERSION: i64 = 2;
+use super::events::{self, Event};
+use super::lock::RunLock;
+use super::{layout2, projections};
 
-const SCHEMA: &str = "
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS episode (
-    id TEXT PRIMARY KEY,
-    round INTEGER NOT NULL,
-    arm TEXT NOT NULL,
-    task TEXT NOT NULL,
-    group_key TEXT NOT NULL,
-    policy_version INTEGER NOT NULL,
-    harness TEXT NOT NULL,
-    outcome TEXT NOT NULL,
-    exit TEXT NOT NULL,
-    turns INTEGER NOT NULL,
-    sampled_tokens INTEGER NOT NULL,
-    effects INTEGER NOT NULL,
-    faults INTEGER NOT NULL,
-    seconds REAL NOT NULL,
-    record TEXT NOT NULL
-);
-CREATE INDEX IF NOT EXISTS episode_by_arm ON episode (round, arm);
-CREATE TABLE IF NOT EXISTS publication (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT,
-    round INTEGER NOT NULL,
-    digest TEXT NOT NULL,
-    reason TEXT NOT NULL
-);
-CREATE TABLE IF NOT EXISTS source (
-    plugin TEXT PRIMARY KEY,
-    source TEXT NOT NULL,
-    language TEXT NOT NULL,
-    name TEXT NOT NULL
-);
-CREATE TABLE IF NOT EXISTS phase (
-    round INTEGER NOT NULL,
-    name TEXT NOT NULL,
-    report TEXT NOT NULL,
-    PRIMARY KEY (round, name)
-);
-";
+/// The layout that this program reads and writes; it upgrades the one before.
+pub(super) const LAYOUT: i64 = 3;
 
 /// Which use an episode was collected for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,8 +72,8 @@ pub struct Place {
     pub group: String,
 }
 
-/// One row of the episode table, without the record itself.
-#[derive(Clone, Debug, PartialEq)]
+/// What a run keeps of an episode at hand; the record itself is a blob.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EpisodeRow {
     pub id: String,
     pub round: u32,
@@ -117,13 +82,20 @@ pub struct EpisodeRow {
     pub group: String,
     pub policy_version: u64,
     pub harness: Digest,
+    /// Of the text of the skill that the policy was shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skill: Option<Digest>,
     pub outcome: String,
     pub exit: String,
     pub turns: u64,
     pub sampled_tokens: u64,
     pub effects: u64,
     pub faults: u64,
+    pub seconds: f64,
     pub record: Digest,
+    /// Whether turns and tokens of the record were given up for room.
+    #[serde(skip)]
+    pub thinned: bool,
 }
 
 impl EpisodeRow {
@@ -144,7 +116,7 @@ pub struct SourceRow {
 }
 
 /// An accepted harness, in the order of publication.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Publication {
     pub round: u32,
     pub digest: Digest,
@@ -159,32 +131,39 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// Opens the record in the run folder, making it if it is not there.
+    /// Opens the record in the run folder, making it if it is not there: for who works on the run. A record
+    /// of the layout before is upgraded.
     pub fn open(run: &Path) -> Result<Self> {
-        let path = run.join("run.sqlite");
-        let connection = Connection::open(&path)
-            .with_context(|| format!("the run record {} cannot be opened", path.display()))?;
+        let flags = OpenFlags::default();
+        let mut connection = connect(run, flags)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         // FULL: a committed episode survives a power cut, not only a kill.
         connection.pragma_update(None, "synchronous", "FULL")?;
-        connection.busy_timeout(std::time::Duration::from_secs(10))?;
-        connection
-            .execute_batch(&[SCHEMA, super::exchanges::SCHEMA].concat())
-            .with_context(|| format!("the run record {} is not one", path.display()))?;
-        let record = Self {
-            connection: Mutex::new(connection),
-            blobs: BlobStore::open(run.join("blobs"))?,
-            folder: run.to_owned(),
-        };
-        match record.meta("schema")? {
-            None => record.set_meta("schema", &SCHEMA_VERSION.to_string())?,
-            Some(version) if version == SCHEMA_VERSION.to_string() => {}
-            Some(version) => bail!(
-                "the run record {} has layout {version}, and this program reads layout {SCHEMA_VERSION}\nhelp: use the program version that wrote it",
-                path.display()
-            ),
+        prepare(&mut connection, run)?;
+        sweep(&[run, &run.join("blobs"), &run.join("verdicts")]);
+        Self::over(connection, run)
+    }
+
+    /// Opens the record of a run to read it, whoever works on it at the moment.
+    ///
+    /// # Errors
+    /// A folder without a record; one that another program version works on.
+    pub fn read(run: &Path) -> Result<Self> {
+        let mut connection = connect(run, OpenFlags::default() & !OpenFlags::SQLITE_OPEN_CREATE)?;
+        let current = layout(&connection)? == Some(LAYOUT) && projections::are_current(&connection)?;
+        if !current {
+            let _lock = RunLock::take(run, Duration::ZERO).context(
+                "the run record is that of another program version, and is upgraded when nothing works on the run",
+            )?;
+            prepare(&mut connection, run)?;
         }
-        Ok(record)
+        connection.pragma_update(None, "query_only", true)?;
+        Self::over(connection, run)
+    }
+
+    fn over(connection: Connection, run: &Path) -> Result<Self> {
+        let blobs = BlobStore::open(run.join("blobs"))?;
+        Ok(Self { connection: Mutex::new(connection), blobs, folder: run.to_owned() })
     }
 
     /// The run folder.
@@ -202,45 +181,16 @@ impl RunRecord {
         self.connection.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    pub fn meta(&self, key: &str) -> Result<Option<String>> {
-        let connection = self.connection();
-        Ok(connection
-            .query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| row.get(0))
-            .optional()?)
-    }
-
-    pub fn set_meta(&self, key: &str, value: &str) -> Result<()> {
-        self.connection().execute(
-            "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2",
-            [key, value],
-        )?;
-        Ok(())
-    }
-
     /// Records an episode. An id that is there already is left as it is.
     pub fn add_episode(&self, place: &Place, episode: &EpisodeRecord) -> Result<()> {
-        let digest = self.blobs.put(&serde_json::to_vec(episode)?)?;
-        let tokens: u64 = episode.turns.iter().map(|turn| turn.sampled_tokens).sum();
-        self.connection().execute(
-            "INSERT OR IGNORE INTO episode VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
-            params![
-                episode.id,
-                place.round,
-                place.arm.name(),
-                episode.task,
-                place.group,
-                episode.policy_version,
-                episode.harness.to_string(),
-                outcome_name(&episode.outcome),
-                exit_name(&episode.exit),
-                episode.turns.len() as u64,
-                tokens,
-                episode.effects.len() as u64,
-                episode.faults.len() as u64,
-                episode.seconds,
-                digest.to_string(),
-            ],
-        )?;
+        let record = self.blobs.put(&serde_json::to_vec(episode)?)?;
+        self.append(|tables| {
+            let known = "SELECT 1 FROM episode WHERE id = ?1";
+            if tables.prepare_cached(known)?.exists([&episode.id])? {
+                return Ok(Vec::new());
+            }
+            Ok(vec![Event::Episode(row_of(place, episode, record))])
+        })?;
         Ok(())
     }
 
@@ -249,7 +199,7 @@ impl RunRecord {
         let connection = self.connection();
         let mut statement = connection.prepare(
             "SELECT id, round, arm, task, group_key, policy_version, harness, outcome, exit, turns,
-                    sampled_tokens, effects, faults, record FROM episode ORDER BY rowid",
+                    sampled_tokens, effects, faults, record, seconds, skill, thinned FROM episode ORDER BY rowid",
         )?;
         let rows = statement.query_map([], |row| {
             Ok(EpisodeRow {
@@ -267,6 +217,9 @@ impl RunRecord {
                 effects: row.get(11)?,
                 faults: row.get(12)?,
                 record: digest_column(row, 13)?,
+                seconds: row.get(14)?,
+                skill: row.get::<_, Option<String>>(15)?.map(|_| digest_column(row, 15)).transpose()?,
+                thinned: row.get(16)?,
             })
         })?;
         rows.collect::<Result<_, _>>().context("the run record holds an episode that cannot be read")
@@ -281,7 +234,27 @@ impl RunRecord {
     }
 
     /// The whole record of an episode.
+    ///
+    /// # Errors
+    /// When its turns were given up, or the blob cannot be read.
     pub fn episode(&self, row: &EpisodeRow) -> Result<EpisodeRecord> {
+        if row.thinned {
+            bail!(
+                "the turns of episode {} were given up for room\nhelp: take a newer one; `retention.transcripts` says how many rounds keep theirs",
+                row.id
+            );
+        }
+        self.episode_facts(row)
+    }
+
+    /// Whether an episode's record is this blob.
+    pub(super) fn names_record(&self, digest: &Digest) -> Result<bool> {
+        let named = "SELECT 1 FROM episode WHERE record = ?1";
+        Ok(self.connection().prepare_cached(named)?.exists([digest.to_string()])?)
+    }
+
+    /// The record of an episode, which lacks messages, calls and tokens where its turns were given up.
+    pub fn episode_facts(&self, row: &EpisodeRow) -> Result<EpisodeRecord> {
         let bytes = self.blobs.get(&row.record)?;
         serde_json::from_slice(&bytes)
             .with_context(|| format!("the record of episode {} cannot be read", row.id))
@@ -305,10 +278,7 @@ impl RunRecord {
 
     /// Records a publication.
     pub fn publish(&self, publication: &Publication) -> Result<()> {
-        self.connection().execute(
-            "INSERT INTO publication (round, digest, reason) VALUES (?1, ?2, ?3)",
-            params![publication.round, publication.digest.to_string(), publication.reason],
-        )?;
+        self.append(|_| Ok(vec![Event::Published(publication.clone())]))?;
         Ok(())
     }
 
@@ -324,10 +294,20 @@ impl RunRecord {
 
     /// Keeps where a plugin came from.
     pub fn add_source(&self, plugin: &Digest, source: &SourceRow, name: &str) -> Result<()> {
-        self.connection().execute(
-            "INSERT OR IGNORE INTO source (plugin, source, language, name) VALUES (?1, ?2, ?3, ?4)",
-            [&plugin.to_string(), &source.digest.to_string(), source.language.name(), name],
-        )?;
+        self.append(|tables| {
+            if tables
+                .prepare_cached("SELECT 1 FROM source WHERE plugin = ?1")?
+                .exists([plugin.to_string()])?
+            {
+                return Ok(Vec::new());
+            }
+            Ok(vec![Event::Built {
+                plugin: *plugin,
+                source: source.digest,
+                language: source.language.name().to_owned(),
+                name: name.to_owned(),
+            }])
+        })?;
         Ok(())
     }
 
@@ -348,10 +328,8 @@ impl RunRecord {
 
     /// Ends a phase: its report is there from now on, and it is not run again.
     pub fn end_phase<T: Serialize>(&self, round: u32, name: &str, report: &T) -> Result<()> {
-        self.connection().execute(
-            "INSERT OR REPLACE INTO phase (round, name, report) VALUES (?1, ?2, ?3)",
-            params![round, name, serde_json::to_string(report)?],
-        )?;
+        let event = phase_event(round, name, report)?;
+        self.append(|_| Ok(vec![event]))?;
         Ok(())
     }
 
@@ -363,19 +341,9 @@ impl RunRecord {
         report: &T,
         publication: Option<&Publication>,
     ) -> Result<()> {
-        let mut connection = self.connection();
-        let transaction = connection.transaction()?;
-        transaction.execute(
-            "INSERT OR REPLACE INTO phase (round, name, report) VALUES (?1, ?2, ?3)",
-            params![round, name, serde_json::to_string(report)?],
-        )?;
-        if let Some(publication) = publication {
-            transaction.execute(
-                "INSERT INTO publication (round, digest, reason) VALUES (?1, ?2, ?3)",
-                params![publication.round, publication.digest.to_string(), publication.reason],
-            )?;
-        }
-        transaction.commit()?;
+        let published = publication.cloned().map(Event::Published);
+        let events = [phase_event(round, name, report)?].into_iter().chain(published).collect();
+        self.append(|_| Ok(events))?;
         Ok(())
     }
 
@@ -413,6 +381,102 @@ impl RunRecord {
             }
         }
         Ok(found)
+    }
+}
+
+/// Removes what a program that was killed had half written, an hour later at the earliest: until then it
+/// may be another program's that is writing.
+fn sweep(folders: &[&Path]) {
+    for entry in folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten() {
+        let half = entry.file_name().to_string_lossy().starts_with(".new-");
+        let age = entry.metadata().ok().and_then(|meta| meta.modified().ok()?.elapsed().ok());
+        if half && age.is_some_and(|age| age > Duration::from_secs(3600)) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn connect(run: &Path, flags: OpenFlags) -> Result<Connection> {
+    let path = run.join("run.sqlite");
+    let connection = Connection::open_with_flags(&path, flags)
+        .with_context(|| format!("the run record {} cannot be opened", path.display()))?;
+    connection.busy_timeout(Duration::from_secs(30))?;
+    Ok(connection)
+}
+
+/// The layout of a record; none in an empty file.
+fn layout(connection: &Connection) -> Result<Option<i64>> {
+    let there = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'meta'";
+    if !connection.prepare(there)?.exists([])? {
+        return Ok(None);
+    }
+    let text: Option<String> = connection
+        .query_row("SELECT value FROM meta WHERE key = 'schema'", [], |row| row.get(0))
+        .optional()?;
+    Ok(text.map(|text| text.parse().unwrap_or(-1)))
+}
+
+/// Notes the layout where every program version looks for it.
+pub(super) fn write_layout(connection: &Connection, layout: i64) -> Result<()> {
+    connection
+        .execute_batch("CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)")?;
+    connection
+        .execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('schema', ?1)", [layout.to_string()])?;
+    Ok(())
+}
+
+/// Brings a record to this layout and its tables to this program.
+fn prepare(connection: &mut Connection, run: &Path) -> Result<()> {
+    let path = run.join("run.sqlite");
+    let found =
+        layout(connection).with_context(|| format!("the run record {} is not one", path.display()))?;
+    match found {
+        None => {
+            let transaction = connection.transaction()?;
+            transaction.execute_batch(events::SCHEMA)?;
+            projections::create(&transaction)?;
+            write_layout(&transaction, LAYOUT)?;
+            transaction.commit()?;
+        }
+        Some(2) => layout2::upgrade(connection).with_context(|| {
+            format!("the run record {} was not upgraded and is as it was", path.display())
+        })?,
+        Some(LAYOUT) => {
+            if !projections::are_current(connection)? {
+                projections::rebuild(connection)?;
+            }
+        }
+        Some(other) => bail!(
+            "the run record {} has layout {other}, and this program reads the layouts 2 and {LAYOUT}\nhelp: use the program version that wrote it",
+            path.display()
+        ),
+    }
+    Ok(())
+}
+
+fn phase_event<T: Serialize>(round: u32, name: &str, report: &T) -> Result<Event> {
+    Ok(Event::Phase { round, name: name.to_owned(), report: serde_json::to_string(report)? })
+}
+
+fn row_of(place: &Place, episode: &EpisodeRecord, record: Digest) -> EpisodeRow {
+    EpisodeRow {
+        id: episode.id.clone(),
+        round: place.round,
+        arm: place.arm.name().to_owned(),
+        task: episode.task.clone(),
+        group: place.group.clone(),
+        policy_version: episode.policy_version,
+        harness: episode.harness,
+        skill: skill_of(episode).map(|text| Digest::of(text.as_bytes())),
+        outcome: outcome_name(&episode.outcome),
+        exit: exit_name(&episode.exit),
+        turns: episode.turns.len() as u64,
+        sampled_tokens: episode.turns.iter().map(|turn| turn.sampled_tokens).sum(),
+        effects: episode.effects.len() as u64,
+        faults: episode.faults.len() as u64,
+        seconds: episode.seconds,
+        record,
+        thinned: false,
     }
 }
 

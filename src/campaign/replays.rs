@@ -40,7 +40,7 @@ impl Replays {
                 run.display()
             );
         }
-        let record = RunRecord::open(run)?;
+        let record = RunRecord::read(run)?;
         let sets = match tasks {
             Some(folder) => vec![TaskSet::load(folder)?],
             None => {
@@ -107,7 +107,7 @@ impl Replays {
             };
             return ids.iter().map(found).collect();
         }
-        rows.retain(|row| row.valid());
+        rows.retain(|row| row.valid() && !row.thinned);
         rows.reverse();
         let (mut first, mut rest, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());
         for row in rows {

@@ -157,6 +157,9 @@ pub struct StepSummary {
     /// Tokens that went through the policy, without padding.
     #[serde(default)]
     pub context_tokens: usize,
+    /// Share of what went through the policy that was padding.
+    #[serde(default)]
+    pub padding: f64,
     pub seconds: f64,
     pub skipped: Option<String>,
 }
@@ -174,14 +177,15 @@ impl StepSummary {
     /// What a progress line says of it.
     pub fn line(&self) -> String {
         format!(
-            "loss {:.4}, clip share {:.3}, KL {:.5}, entropy {:.3}, gradient {:.3}, gap {:.5}, {:.0} tokens/s",
+            "loss {:.4}, clip share {:.3}, KL {:.5}, entropy {:.3}, gradient {:.3}, gap {:.5}, {:.0} tokens/s, {:.0} % padding",
             self.loss,
             self.clip_fraction,
             self.approx_kl,
             self.entropy,
             self.grad_norm,
             self.logprob_gap,
-            self.tokens_per_second()
+            self.tokens_per_second(),
+            100.0 * self.padding
         )
     }
 
@@ -197,6 +201,7 @@ impl StepSummary {
             ("train/learning_rate", self.learning_rate),
             ("train/logprob_gap", self.logprob_gap),
             ("train/tokens_per_second", self.tokens_per_second()),
+            ("train/padding_share", self.padding),
         ]
     }
 }
@@ -276,6 +281,7 @@ mod tests {
             entropy: 1.5,
             learning_rate: 1e-4,
             context_tokens: 3000,
+            padding: 0.07,
             seconds: 1.5,
             skipped: None,
         }
@@ -283,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_progress_line_tells_what_to_watch() {
-        expect!["loss 0.5000, clip share 0.125, KL 0.00050, entropy 1.500, gradient 1.250, gap 0.00012, 2000 tokens/s"]
+        expect!["loss 0.5000, clip share 0.125, KL 0.00050, entropy 1.500, gradient 1.250, gap 0.00012, 2000 tokens/s, 7 % padding"]
             .assert_eq(&step().line());
     }
 

@@ -25,6 +25,7 @@ use super::record::{Publication, RunRecord};
 use super::reports::UpdateReport;
 use super::teach::{NewIdeas, NewSkills};
 use crate::evolve::{Pool, gate_cost};
+use crate::model::Devices;
 use crate::view::{EventLog, Progress};
 
 /// A run of a campaign.
@@ -58,7 +59,7 @@ pub struct Parts {
     pub workspaces: WorkspaceConfig,
     pub cancel: Cancel,
     pub progress: Progress,
-    pub device: String,
+    pub devices: Devices,
 }
 
 /// Where a run begins.
@@ -133,7 +134,7 @@ impl Campaign {
             Some(given) => given,
             None => (run.join("checkpoints"), newest_version()?),
         };
-        let runtime = PolicyRuntime::open(&config, &parts.device, &checkpoints, version, all())?;
+        let runtime = PolicyRuntime::open(&config, &parts.devices, &checkpoints, version, all())?;
         let teacher = NewIdeas::open(&config.teacher.harness, tasks.values(), Some(runtime.policy()))?;
         if teacher.is_some() {
             let language = config.teacher.harness.language;

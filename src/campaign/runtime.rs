@@ -15,6 +15,7 @@ use super::config::{CampaignConfig, UpdateConfig};
 use super::local_policy::LocalPolicy;
 use super::reports::{StepSummary, UpdateReport};
 use super::training::{Chosen, TrainingGroup, choose_batches};
+use crate::model::Devices;
 
 /// Weights in three places: the learner's, the generator's copy, the checkpoints.
 pub struct TrainedPolicy {
@@ -26,33 +27,42 @@ pub struct TrainedPolicy {
     checkpoints: PathBuf,
     /// The version that the learner holds.
     version: u64,
+    /// The first one samples, all train.
+    devices: Devices,
 }
 
 impl TrainedPolicy {
     /// Loads the base weights, and version `version` of this run on top.
-    pub fn open(config: &CampaignConfig, device: &str, checkpoints: &Path, version: u64) -> Result<Self> {
-        let learner_config = config.update.learner(config.rollout.sampling.temperature, device);
-        let device = crate::model::parse_device(device)?;
+    pub fn open(
+        config: &CampaignConfig,
+        devices: &Devices,
+        checkpoints: &Path,
+        version: u64,
+    ) -> Result<Self> {
+        let learner_config = config.update.learner(config.rollout.sampling.temperature);
+        let device = devices.first();
         let base = crate::model::resolve(&config.policy.base)?;
-        let compute = crate::model::compute(config.policy.compute.as_deref(), &device)?;
-        let loaded = load_policy_as(&base, config.policy.adapter.as_deref(), &device, compute)?;
+        let compute = crate::model::compute(config.policy.compute.as_deref(), device)?;
+        let loaded = load_policy_as(&base, config.policy.adapter.as_deref(), device, compute)?;
         let lora = LoraConfig {
             rank: config.policy.lora.rank,
             alpha: config.policy.lora.alpha,
             first_layer: config.policy.lora.first_layer,
+            targets: config.policy.lora.targets,
         };
+        lora.targets.check(loaded.model.config()).context("`policy.lora.targets` is not right")?;
         // The adapter of the warm-up becomes part of the base; the run trains its own.
         let start = loaded.model.merged();
         let folder = checkpoints.join(format!("v{version}"));
         let learner = if folder.exists() {
-            load(&start, learner_config, &folder)?
+            load(&start, learner_config, &folder, devices)?
         } else {
             let model = start.clone().with_lora(lora, config.seed);
             let learner = Learner::new(model, learner_config)?;
             std::fs::create_dir_all(checkpoints)
                 .with_context(|| format!("{} cannot be made", checkpoints.display()))?;
             learner.save_state(&folder)?;
-            learner
+            spread(learner, devices)?
         };
         let generator = Generator::spawn(
             learner.model(),
@@ -68,7 +78,8 @@ impl TrainedPolicy {
             version,
             config.policy.slots,
         ));
-        Ok(Self { start, learner, generator, policy, checkpoints: checkpoints.to_owned(), version })
+        let (checkpoints, devices) = (checkpoints.to_owned(), devices.clone());
+        Ok(Self { start, learner, generator, policy, checkpoints, version, devices })
     }
 
     /// The policy that episodes talk to.
@@ -138,19 +149,25 @@ impl TrainedPolicy {
     /// Loads a version of this run and serves it.
     pub fn activate(&mut self, version: u64) -> Result<()> {
         let folder = self.checkpoints.join(format!("v{version}"));
-        self.learner = load(&self.start, self.learner.config().clone(), &folder)?;
+        self.learner = load(&self.start, self.learner.config().clone(), &folder, &self.devices)?;
         self.version = version;
         self.serve(version)
     }
 }
 
-fn load(start: &CausalLm, config: LearnerConfig, folder: &Path) -> Result<Learner> {
-    Learner::load_state(start.clone(), config, folder).with_context(|| {
+fn load(start: &CausalLm, config: LearnerConfig, folder: &Path, devices: &Devices) -> Result<Learner> {
+    let learner = Learner::load_state(start.clone(), config, folder).with_context(|| {
         format!(
             "checkpoint {} of this run cannot be read\nhelp: restore it from a backup, or start a new run",
             folder.display()
         )
-    })
+    })?;
+    spread(learner, devices)
+}
+
+/// The learner on all devices.
+fn spread(learner: Learner, devices: &Devices) -> Result<Learner> {
+    Ok(learner.with_replicas(devices.others(), devices.exchange())?)
 }
 
 fn summary(step: StepReport) -> StepSummary {
@@ -166,6 +183,7 @@ fn summary(step: StepReport) -> StepSummary {
         update_norm: step.update_norm,
         learning_rate: step.learning_rate,
         context_tokens: step.context_tokens,
+        padding: step.padding,
         seconds: step.seconds,
         skipped: step.skipped,
     }

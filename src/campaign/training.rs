@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use tandem_host::agent::{EpisodeRecord, Exit, Outcome, Segment};
 use tandem_host::policy::{Message, Origin, Piece};
 use tandem_trainer::learner::Sample;
 use tandem_trainer::objective::{AdvantageKind, group_advantages, pooled_advantages};
 
 use super::config::UpdateConfig;
+use super::group::FreshGroup;
 use super::reports::UpdateReport;
 
 /// One group as the learner gets it: task, policy version, harness and skill are one.
@@ -93,14 +94,8 @@ fn samples(
     version: u64,
     prompt: Prompt<'_>,
 ) -> Result<Vec<Sample>> {
-    if let Some((stale, _)) = group.kept.iter().find(|(episode, _)| episode.policy_version != version) {
-        bail!(
-            "episode {} was sampled by policy v{}, and v{version} is trained\nhelp: start a new run",
-            stale.id,
-            stale.policy_version,
-        );
-    }
-    let rewards: Vec<f32> = group.kept.iter().map(|(episode, _)| reward(episode)).collect();
+    let fresh = FreshGroup::new(group.kept.iter().map(|(episode, _)| episode), version)?;
+    let rewards: Vec<f32> = fresh.episodes().iter().map(|episode| reward(episode)).collect();
     let advantages = match group.topped_up {
         true => pooled_advantages(&rewards, &group.drawn),
         false => group_advantages(&rewards, kind),

@@ -13,6 +13,7 @@ use crate::campaign::{
     AaQuestion, Beginning, Campaign, CampaignConfig, Parts, Seeds, UpdateReport, first_harness,
     newest_harness,
 };
+use crate::model::Devices;
 use crate::view::Progress;
 
 #[derive(Args)]
@@ -91,7 +92,7 @@ pub async fn run(arguments: &AaArguments) -> Result<Exit> {
         workspaces: setup::workspaces_or(config.workspaces.clone())?,
         cancel,
         progress,
-        device: arguments.device.clone(),
+        devices: Devices::parse(&arguments.device, None)?,
     };
     let beginning = Beginning { harness: Some(harness), policy };
     let campaign = Campaign::open_at(config, &folder, parts, beginning).await?;

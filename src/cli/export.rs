@@ -93,7 +93,7 @@ pub(super) fn each(
     let runs = setup::existing_record(run)?;
     let mut rows = runs.episodes()?;
     if ids.is_empty() {
-        rows.retain(|row| row.valid());
+        rows.retain(|row| row.valid() && !row.thinned);
     } else {
         if let Some(id) = ids.iter().find(|id| rows.iter().all(|row| row.id != **id)) {
             bail!("the run has no episode `{id}`\nhelp: leave out the ids to take all");

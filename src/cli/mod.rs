@@ -1,19 +1,24 @@
 //! What did the user ask for, and how did it end? Arguments in, exit code out.
 
 mod aa;
+mod bisect;
 mod demos;
 mod doctor;
 mod episode;
 mod error;
+mod eval;
 mod export;
 mod gate;
 mod gc;
 mod harness;
+mod hook;
+mod look;
 mod model;
 mod pair;
 mod plugin;
 mod replay;
 mod run;
+mod serve;
 mod setup;
 mod sft;
 mod tasks;
@@ -47,7 +52,7 @@ pub enum Exit {
     name = "tandem",
     version,
     about = "Trains a coding agent's policy and evolves its harness in one loop, and ships both as one pair",
-    after_help = "Exit codes: 0 done; 1 failed, the message says what to do; 2 wrong arguments; 3 the answer is no (a plugin refused, a task not valid, a pair changed, a harness with warnings); 130 interrupted."
+    after_help = "Exit codes: 0 done; 1 failed, the message says what to do; 2 wrong arguments; 3 the answer is no (a plugin refused, a task not valid, a pair changed, a harness with warnings, an agent of `tandem run` without a patch that holds); 130 interrupted."
 )]
 struct Arguments {
     /// Settings of workspaces: back-end, caps, network; a TOML file, see `docs/workspaces.md`.
@@ -74,6 +79,9 @@ enum Command {
     /// Change, compare, publish and roll back harnesses.
     #[command(subcommand)]
     Harness(harness::HarnessCommand),
+    /// Run the hooks of a harness inside other agents: Claude Code, Codex, OpenHands.
+    #[command(subcommand)]
+    Hook(hook::HookCommand),
     /// Explain, list, simulate and test the gates that candidates go through.
     #[command(subcommand)]
     Gate(gate::GateCommand),
@@ -96,6 +104,8 @@ enum Command {
     Doctor(doctor::DoctorArguments),
     /// Remove what runs left behind that were ended from outside.
     Gc(gc::GcArguments),
+    /// Measure what a run brought on held-out tasks: the matrix of policies and harnesses, with intervals.
+    Eval(eval::EvalArguments),
     /// Show what came of a run.
     Report(ReportArguments),
     /// Compile one component: the host calls this in a process with caps.
@@ -108,8 +118,11 @@ enum Command {
     /// Pack, verify, show, compare, take apart and export pairs.
     #[command(subcommand)]
     Pair(pair::PairCommand),
-    /// Let the agent of a pair work on a repository; a patch comes out.
-    Run(run::RunArguments),
+    /// Let the agent of a pair work on a repository; a patch comes out. Or look into the run of a campaign.
+    Run(look::RunCommand),
+    /// Let other programs use a policy or the tools of a harness.
+    #[command(subcommand)]
+    Serve(serve::ServeCommand),
 }
 
 #[derive(clap::Args)]
@@ -123,6 +136,10 @@ struct ReportArguments {
 
 /// Runs the program.
 pub fn main() -> ExitCode {
+    // An agent waits for this one: no runtime, no parser of arguments.
+    if let Some(code) = crate::hook::quick(std::env::args_os()) {
+        return ExitCode::from(code);
+    }
     let filter = tracing_subscriber::EnvFilter::try_from_env("TANDEM_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     tracing_subscriber::fmt()
@@ -157,6 +174,7 @@ async fn dispatch(command: Command) -> Result<Exit> {
         Command::Tasks(command) => tasks::run(command).await,
         Command::Model(command) => model::run(command),
         Command::Harness(command) => harness::run(command).await,
+        Command::Hook(command) => hook::run(command).await,
         Command::Gate(command) => gate::run(command).await,
         Command::Teacher(command) => teacher::run(command).await,
         Command::Episode(arguments) => episode::run(arguments).await,
@@ -167,6 +185,7 @@ async fn dispatch(command: Command) -> Result<Exit> {
         Command::Train(arguments) => train::run(arguments).await,
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Gc(arguments) => gc::run(arguments),
+        Command::Eval(arguments) => eval::run(arguments).await,
         Command::Report(arguments) => report(&arguments),
         Command::CompileComponent { input, output, functions } => {
             match tandem_host::plugin::compile_child(&input, &output, functions.as_deref()) {
@@ -179,7 +198,8 @@ async fn dispatch(command: Command) -> Result<Exit> {
             }
         }
         Command::Pair(command) => pair::run(command).await,
-        Command::Run(arguments) => run::run(arguments).await,
+        Command::Run(command) => look::run(command).await,
+        Command::Serve(command) => serve::run(command).await,
     }
 }
 

@@ -21,14 +21,15 @@ use crate::view::{Progress, Watched};
 #[derive(clap::Args)]
 pub struct RunArguments {
     /// The pair's folder.
-    #[arg(long)]
-    pair: PathBuf,
+    // Absent with a subcommand alone.
+    #[arg(long, required = true)]
+    pair: Option<PathBuf>,
     /// The repository: its files as they are now, without `.git`, are copied into a workspace.
     #[arg(long, value_name = "DIR", default_value = ".")]
     repo: PathBuf,
     /// What to do, or a file that says it.
-    #[arg(long, value_name = "TEXT|FILE")]
-    task: String,
+    #[arg(long, value_name = "TEXT|FILE", required = true)]
+    task: Option<String>,
     /// A command that must succeed with the patch, in a fresh copy, such as `pytest -q`.
     #[arg(long, value_name = "COMMAND")]
     check: Option<String>,
@@ -60,7 +61,8 @@ pub struct RunArguments {
 }
 
 pub async fn run(arguments: RunArguments) -> Result<Exit> {
-    let pair = arguments.halves.open(&arguments.pair)?;
+    let named = arguments.pair.as_deref().context("no pair was named\nhelp: name one with `--pair`")?;
+    let pair = arguments.halves.open(named)?;
     let scratch = tempfile::tempdir().context("a scratch folder cannot be made")?;
     let task = task_of(&arguments, &scratch.path().join("task"))?;
     let blobs = BlobStore::open(scratch.path().join("blobs"))?;
@@ -152,10 +154,11 @@ fn task_of(arguments: &RunArguments, folder: &Path) -> Result<Task> {
     if !repo.is_dir() {
         bail!("{} is no folder\nhelp: give the repository's folder with `--repo`", repo.display());
     }
-    let file = Path::new(&arguments.task);
+    let told = arguments.task.as_deref().unwrap_or_default();
+    let file = Path::new(told);
     let text = match file.is_file() {
         true => fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))?,
-        false => arguments.task.clone(),
+        false => told.to_owned(),
     };
     if text.trim().is_empty() {
         bail!("the task is empty\nhelp: say with `--task` what to do, or name a file that says it");

@@ -65,5 +65,5 @@ pub fn existing_record(run: &Path) -> Result<RunRecord> {
             run.display()
         );
     }
-    RunRecord::open(run).with_context(|| format!("the run in {} cannot be opened", run.display()))
+    RunRecord::read(run).with_context(|| format!("the run in {} cannot be opened", run.display()))
 }

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use tandem_host::store::Digest;
-use tandem_trainer::learner::{LearnerConfig, SftConfig};
-use tandem_trainer::model::LoraConfig;
+use tandem_trainer::learner::{LearnerConfig, Recompute, SftConfig};
+use tandem_trainer::model::{LoraConfig, LoraTargets};
 use tandem_trainer::optimizer::Decay;
 
 use super::Exit;
-use crate::model::{Sft, SftSettings, Trained, run_sft};
+use crate::model::{Devices, Sft, SftSettings, Trained, run_sft};
 use crate::view::Progress;
 
 #[derive(clap::Args)]
@@ -29,14 +29,17 @@ pub struct SftArguments {
     /// Go on with a run that was stopped.
     #[arg(long)]
     resume: bool,
-    /// `cpu`, or `cuda:N` in a program built for it.
+    /// `cpu`, or `cuda:N` in a program built for it; several, such as `cuda:0,cuda:1`, share each step.
     #[arg(long, default_value = "cpu")]
     device: String,
+    /// How several devices add up gradients, `nccl` or `host`; unless given, NCCL between GPUs.
+    #[arg(long)]
+    exchange: Option<String>,
     /// `f32` or `bf16`; unless given, f32 on the CPU and bf16 on a GPU.
     #[arg(long)]
     compute: Option<String>,
     /// Train all weights instead of an adapter.
-    #[arg(long, conflicts_with_all = ["rank", "alpha", "first_layer"])]
+    #[arg(long, conflicts_with_all = ["rank", "alpha", "first_layer", "targets"])]
     full: bool,
     #[arg(long, default_value_t = 8)]
     rank: usize,
@@ -45,6 +48,10 @@ pub struct SftArguments {
     /// Layers below this one are frozen.
     #[arg(long, default_value_t = 0)]
     first_layer: usize,
+    /// Linear maps that get an adapter, such as `q_proj,v_proj`, or `all-linear` with experts and routers; unless
+    /// given, all but those of experts and routers.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    targets: Vec<String>,
     #[arg(long, default_value_t = 1)]
     epochs: usize,
     /// Examples of one step.
@@ -71,9 +78,13 @@ pub struct SftArguments {
     /// Tokens, with padding, that go through the policy at once.
     #[arg(long, default_value_t = 4096)]
     micro_batch_tokens: usize,
-    /// Pad sequences to a multiple of this; 128 keeps kernel tuning short on CUDA.
-    #[arg(long, default_value_t = 1)]
+    /// Pad sequences to a multiple of this; 0 is 256 on CUDA, where each new length means tuning kernels for it, and
+    /// 1 on the CPU.
+    #[arg(long, default_value_t = 0)]
     pad_to_multiple_of: usize,
+    /// Compute the inside of layers again in the backward pass instead of keeping it: less memory, more time.
+    #[arg(long, value_enum, default_value = "none")]
+    recompute: RecomputeArgument,
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Longer examples are left out.
@@ -88,6 +99,12 @@ enum ScheduleArgument {
     Cosine,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum RecomputeArgument {
+    None,
+    Layer,
+}
+
 pub fn run(arguments: SftArguments) -> Result<Exit> {
     if !(0.0..1.0).contains(&arguments.validation) {
         bail!(
@@ -99,13 +116,18 @@ pub fn run(arguments: SftArguments) -> Result<Exit> {
         bail!("`--rank` is 0, and an adapter has a width\nhelp: give a number over 0, such as 8");
     }
     // Before anything large is read.
-    crate::model::parse_device(&arguments.device)?;
+    let devices = Devices::parse(&arguments.device, arguments.exchange.as_deref())?;
+    let targets = match arguments.targets.is_empty() {
+        true => LoraTargets::default(),
+        false => LoraTargets::named(arguments.targets.iter().map(String::as_str))?,
+    };
     let trained = match arguments.full {
         true => Trained::Full,
         false => Trained::Adapter(LoraConfig {
             rank: arguments.rank,
             alpha: arguments.alpha,
             first_layer: arguments.first_layer,
+            targets,
         }),
     };
     let usual_rate = if arguments.full { 2e-5 } else { 1e-3 };
@@ -114,7 +136,7 @@ pub fn run(arguments: SftArguments) -> Result<Exit> {
         .hex();
     let sft = Sft {
         out: arguments.out,
-        device: arguments.device,
+        devices,
         compute: arguments.compute,
         resume: arguments.resume,
         settings: SftSettings {
@@ -141,6 +163,10 @@ pub fn run(arguments: SftArguments) -> Result<Exit> {
                     learning_rate: arguments.learning_rate.unwrap_or(usual_rate),
                     micro_batch_tokens: arguments.micro_batch_tokens,
                     pad_to_multiple_of: arguments.pad_to_multiple_of,
+                    recompute: match arguments.recompute {
+                        RecomputeArgument::None => Recompute::None,
+                        RecomputeArgument::Layer => Recompute::Layer,
+                    },
                     ..LearnerConfig::default()
                 },
             },

@@ -80,7 +80,7 @@ fn read_evidence(paths: &[PathBuf]) -> Result<Read> {
         if path.is_dir() {
             let run = setup::existing_record(path)?;
             // Gates and tables are no training episodes.
-            for row in run.episodes()?.iter().filter(|row| row.arm == "collect") {
+            for row in run.episodes()?.iter().filter(|row| row.arm == "collect" && !row.thinned) {
                 read.records.push(run.episode(row)?);
             }
             read.run = Some(run);

@@ -8,7 +8,9 @@ use tandem_host::rollout::Cancel;
 use tandem_host::store::write_whole;
 
 use super::{Exit, setup};
-use crate::campaign::{Campaign, CampaignConfig, KEPT, Parts};
+use crate::campaign::{Campaign, CampaignConfig, KEPT, Parts, RunLock};
+use crate::evaluate::check_campaign;
+use crate::model::Devices;
 use crate::view::{Progress, Stats};
 
 #[derive(clap::Args)]
@@ -21,15 +23,28 @@ pub struct TrainArguments {
     /// Go on with a run that was stopped.
     #[arg(long)]
     resume: bool,
-    /// `cpu`, or `cuda:N` in a program built for it.
+    /// `cpu`, or `cuda:N` in a program built for it; several, such as `cuda:0,cuda:1`, share each optimiser step, and
+    /// the first one samples.
     #[arg(long, default_value = "cpu")]
     device: String,
+    /// How several devices add up gradients, `nccl` or `host`; unless given, NCCL between GPUs.
+    #[arg(long)]
+    exchange: Option<String>,
+    /// `f32` or `bf16`, before `policy.compute` of the campaign; a run keeps what it began with.
+    #[arg(long)]
+    compute: Option<String>,
+    /// Before `seed` of the campaign: one file, runs of several seeds.
+    #[arg(long)]
+    seed: Option<u64>,
 }
 
 pub async fn run(arguments: TrainArguments) -> Result<Exit> {
-    let config = CampaignConfig::load(&arguments.campaign)?;
+    let mut config = CampaignConfig::load(&arguments.campaign)?;
     config.check_for_training().map_err(anyhow::Error::msg)?;
+    config.seed = arguments.seed.unwrap_or(config.seed);
+    let devices = Devices::parse(&arguments.device, arguments.exchange.as_deref())?;
     let run = arguments.run.clone().unwrap_or_else(|| Path::new("runs").join(&config.name));
+    settle_compute(&mut config, &run, &arguments)?;
     let lock = claim(&run, &config, &arguments)?;
     // Before the engine, which looks its meters up when it is made.
     let stats = Stats::install(&run)?;
@@ -44,16 +59,21 @@ pub async fn run(arguments: TrainArguments) -> Result<Exit> {
         workspaces: setup::workspaces_or(config.workspaces.clone())?,
         cancel,
         progress: progress.clone(),
-        device: arguments.device.clone(),
+        devices,
     };
     let text = serde_json::to_string_pretty(&config)?;
+    let apart = check_campaign(&config);
+    // What is wrong with a set itself is told first.
     let mut campaign = Campaign::open(config, &run, parts).await?;
+    apart?;
     // From here on the folder holds a run: what could be wrong at the start was not.
     write_whole(&run.join(KEPT), text.as_bytes())?;
     if let Some(cost) = campaign.gate_cost()? {
         progress.say(&cost);
     }
-    let resume = format!("tandem train {} --run {} --resume", arguments.campaign.display(), run.display());
+    let seed = arguments.seed.map_or_else(String::new, |seed| format!(" --seed {seed}"));
+    let resume =
+        format!("tandem train {} --run {}{seed} --resume", arguments.campaign.display(), run.display());
     let ended = campaign.run().await;
     keeping.abort();
     stats.snapshot().write(&run).unwrap_or_else(|error| tracing::warn!("{error:#}"));
@@ -66,8 +86,35 @@ pub async fn run(arguments: TrainArguments) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// The number format of this start: that of `--compute`, else of the campaign, else of the run that is taken up again.
+/// What a run began with does not change.
+fn settle_compute(config: &mut CampaignConfig, run: &Path, arguments: &TrainArguments) -> Result<()> {
+    if let Some(asked) = &arguments.compute {
+        crate::model::compute(Some(asked), &tandem_trainer::Device::flex())?;
+        config.policy.compute = Some(asked.clone());
+    }
+    let kept = fs::read_to_string(run.join(KEPT)).ok().filter(|_| arguments.resume);
+    let before = kept.and_then(|text| serde_json::from_str::<CampaignConfig>(&text).ok());
+    // A file that is not there or not whole is refused later on.
+    let Some(before) = before else { return Ok(()) };
+    if config.policy.compute.is_none() {
+        config.policy.compute = before.policy.compute;
+    } else if config.policy.compute != before.policy.compute {
+        let named = |format: &Option<String>| {
+            format.as_ref().map_or("what suits its device".to_string(), |format| format!("`{format}`"))
+        };
+        bail!(
+            "the run in {} computes in {}, and {} is asked for\nhelp: leave out `--compute` and `policy.compute`, or start a new run with `--run`",
+            run.display(),
+            named(&before.policy.compute),
+            named(&config.policy.compute)
+        );
+    }
+    Ok(())
+}
+
 /// Makes the run folder or takes it up again. One program at a time holds it.
-fn claim(run: &Path, config: &CampaignConfig, arguments: &TrainArguments) -> Result<fs::File> {
+fn claim(run: &Path, config: &CampaignConfig, arguments: &TrainArguments) -> Result<RunLock> {
     let kept = run.join(KEPT);
     let text = serde_json::to_string_pretty(config)?;
     match (kept.exists(), arguments.resume) {
@@ -81,7 +128,7 @@ fn claim(run: &Path, config: &CampaignConfig, arguments: &TrainArguments) -> Res
                 fs::read_to_string(&kept).with_context(|| format!("{} cannot be read", kept.display()))?;
             if before != text {
                 bail!(
-                    "{} says something else than the campaign that this run began with\nhelp: undo the change (the first version is {}), or start a new run with `--run`",
+                    "{} says something else than the campaign that this run began with\nhelp: undo the change (the first version is {}; a `--seed` has to be given again), or start a new run with `--run`",
                     arguments.campaign.display(),
                     kept.display()
                 );
@@ -91,18 +138,7 @@ fn claim(run: &Path, config: &CampaignConfig, arguments: &TrainArguments) -> Res
             fs::create_dir_all(run).with_context(|| format!("{} cannot be made", run.display()))?;
         }
     }
-    let lock =
-        fs::File::create(run.join("lock")).with_context(|| format!("{} cannot be locked", run.display()))?;
-    // A program that was killed just now may leave a child that ends a moment later.
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
-    while lock.try_lock().is_err() {
-        if std::time::Instant::now() < end {
-            std::thread::sleep(std::time::Duration::from_millis(100));
-            continue;
-        }
-        bail!("another program works on {}\nhelp: wait for it, or stop it first", run.display());
-    }
-    Ok(lock)
+    RunLock::take(run, std::time::Duration::from_secs(10))
 }
 
 /// Writes down every few seconds what plugins cost, for `tandem harness stats`.

@@ -10,7 +10,7 @@ mod resolve;
 mod sft;
 mod sft_data;
 
-pub use device::{compute, parse as parse_device};
+pub use device::{Devices, compute, parse as parse_device};
 pub use info::ModelInfo;
 pub use known::{KNOWN, fetch, home};
 pub use load::load;

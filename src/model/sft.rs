@@ -14,6 +14,7 @@ use tandem_trainer::model::{CausalLm, LoraConfig};
 use tandem_trainer::tokenizer::Tokenizer;
 use tandem_trainer::weights::StoredType;
 
+use super::Devices;
 use super::sft_data::{read, split};
 use crate::view::{EventLog, Progress};
 
@@ -22,7 +23,7 @@ pub struct Sft {
     /// The folder of the run: state to go on from, `steps.jsonl`, `tensorboard/`, and at the end
     /// `adapter/` or `policy/`.
     pub out: PathBuf,
-    pub device: String,
+    pub devices: Devices,
     /// `f32` or `bf16`; none for what suits the device.
     pub compute: Option<String>,
     pub resume: bool,
@@ -79,7 +80,8 @@ struct StepRow {
 pub fn run(sft: &Sft, progress: &Progress) -> Result<String> {
     let settings = &sft.settings;
     check_folder(sft)?;
-    let policy = super::load(&settings.base, &settings.adapters, &sft.device, sft.compute.as_deref())?;
+    let device = sft.devices.first_name();
+    let policy = super::load(&settings.base, &settings.adapters, device, sft.compute.as_deref())?;
     let examples = read(&settings.data, &policy.tokenizer, &policy.chat, settings.max_tokens)?;
     let (samples, validation) = match &settings.validation_data {
         Some(path) => {
@@ -99,11 +101,11 @@ pub fn run(sft: &Sft, progress: &Progress) -> Result<String> {
     // State is kept of what is trained: an adapter goes on the policy without it.
     let state = newest_state(&sft.out)?;
     let training = match &state {
-        None => learner::Sft::new(start(model, settings), samples, settings.config.clone())?,
+        None => learner::Sft::new(start(model, settings)?, samples, settings.config.clone())?,
         Some((done, folder)) => {
             let base = match (settings.trained, settings.adapters.split_last()) {
                 (Trained::Adapter(_), Some((_, before))) => {
-                    super::load(&settings.base, before, &sft.device, sft.compute.as_deref())?.model.merged()
+                    super::load(&settings.base, before, device, sft.compute.as_deref())?.model.merged()
                 }
                 _ => model.merged(),
             };
@@ -111,6 +113,7 @@ pub fn run(sft: &Sft, progress: &Progress) -> Result<String> {
             learner::Sft::resume(base, samples, settings.config.clone(), folder, *done)?
         }
     };
+    let training = training.with_replicas(sft.devices.others(), sft.devices.exchange())?;
     // From here on the folder holds a run: what could be wrong at the start was not.
     fs::create_dir_all(&sft.out).with_context(|| format!("{} cannot be made", sft.out.display()))?;
     write_whole(&sft.out.join(SETTINGS), serde_json::to_string_pretty(settings)?.as_bytes())?;
@@ -121,12 +124,15 @@ pub fn run(sft: &Sft, progress: &Progress) -> Result<String> {
 }
 
 /// The model that is trained.
-fn start(model: CausalLm, settings: &SftSettings) -> CausalLm {
-    match settings.trained {
+fn start(model: CausalLm, settings: &SftSettings) -> Result<CausalLm> {
+    Ok(match settings.trained {
         Trained::Full => model.merged(),
         Trained::Adapter(_) if model.lora().is_some() => model,
-        Trained::Adapter(lora) => model.with_lora(lora, settings.config.seed),
-    }
+        Trained::Adapter(lora) => {
+            lora.targets.check(model.config())?;
+            model.with_lora(lora, settings.config.seed)
+        }
+    })
 }
 
 /// Checks that the folder is free, or holds the run to go on with.
@@ -335,12 +341,13 @@ fn mean(rows: &[StepRow], number: impl Fn(&StepReport) -> f64) -> f64 {
 /// What a progress line says of a step.
 fn line(report: &StepReport) -> String {
     format!(
-        "loss {:.3}, entropy {:.2}, gradient {:.2}, rate {:.1e}, {:.0} tokens/s",
+        "loss {:.3}, entropy {:.2}, gradient {:.2}, rate {:.1e}, {:.0} tokens/s, {:.0} % padding",
         report.loss,
         report.entropy,
         report.grad_norm,
         report.learning_rate,
-        report.context_tokens as f64 / report.seconds.max(1e-9)
+        report.context_tokens as f64 / report.seconds.max(1e-9),
+        100.0 * report.padding
     )
 }
 
@@ -353,6 +360,7 @@ fn scalars(row: &StepRow) -> Vec<(&'static str, f64)> {
         ("train/update_norm", report.update_norm),
         ("train/learning_rate", report.learning_rate),
         ("train/tokens_per_second", report.context_tokens as f64 / report.seconds.max(1e-9)),
+        ("train/padding_share", report.padding),
     ];
     scalars.extend(row.validation_loss.map(|loss| ("validation/loss", loss)));
     scalars

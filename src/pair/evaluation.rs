@@ -143,7 +143,7 @@ fn short(value: f64) -> f64 {
 
 /// Where all tasks were solved every time, or none ever, drawing again says nothing: the exact
 /// binomial interval (Clopper and Pearson, 1934) does.
-fn interval_of_rate(values: &[f64]) -> Option<[f64; 2]> {
+pub fn interval_of_rate(values: &[f64]) -> Option<[f64; 2]> {
     let bound = || TAIL.powf(1.0 / values.len() as f64);
     match interval(values)? {
         [_, high] if high == 0.0 => Some([0.0, short(1.0 - bound())]),
@@ -152,7 +152,8 @@ fn interval_of_rate(values: &[f64]) -> Option<[f64; 2]> {
     }
 }
 
-fn interval(values: &[f64]) -> Option<[f64; 2]> {
+/// A 95 % interval of the mean of `values`, one for each task; none with fewer than two.
+pub fn interval(values: &[f64]) -> Option<[f64; 2]> {
     if values.len() < 2 {
         return None;
     }
@@ -182,13 +183,16 @@ mod tests {
             group: task.into(),
             policy_version: version,
             harness: Digest::of(b"h"),
+            skill: None,
             outcome: outcome.into(),
             exit: "submitted".into(),
             turns: 1,
             sampled_tokens: 1,
             effects: 0,
             faults: 0,
+            seconds: 0.0,
             record: Digest::of(b"r"),
+            thinned: false,
         }
     }
 

@@ -41,7 +41,7 @@ pub fn write_policy(
     let start = config.policy.adapter.as_deref();
     let loaded = load_policy(&path, start, &device)?;
     let folder = run.join("checkpoints").join(format!("v{version}"));
-    let settings = config.update.learner(config.rollout.sampling.temperature, "cpu");
+    let settings = config.update.learner(config.rollout.sampling.temperature);
     let learner = Learner::load_state(loaded.model.merged(), settings, &folder).with_context(|| {
         format!("checkpoint {} of the run cannot be read\nhelp: restore it from a backup", folder.display())
     })?;

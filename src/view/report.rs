@@ -204,7 +204,7 @@ fn rates<'a>(rows: impl Iterator<Item = &'a EpisodeRow>) -> Vec<RateLine> {
 fn firings(record: &RunRecord, rows: &[EpisodeRow]) -> Result<Vec<FiringLine>> {
     let mut found: BTreeMap<(String, Digest, String, String), (usize, usize, usize)> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.effects + row.faults > 0) {
-        let episode = record.episode(row)?;
+        let episode = record.episode_facts(row)?;
         let mut seen = BTreeSet::new();
         let effects = episode.effects.iter().map(|e| (&e.name, e.plugin, e.point, e.kind.name()));
         let faults = episode.faults.iter().map(|f| (&f.name, f.plugin, f.point, "fault"));

@@ -1,5 +1,8 @@
 //! A policy so small that a test can train it, as a Hugging Face folder.
 
+// Each test program uses a part of it.
+#![allow(dead_code)]
+
 use std::path::Path;
 
 use tandem_trainer::Device;

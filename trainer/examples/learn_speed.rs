@@ -37,7 +37,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let model = policy.model.clone();
         let model = match first_layer {
             "full" => model,
-            layer => model.with_lora(LoraConfig { rank: 8, alpha: 16.0, first_layer: layer.parse()? }, 1),
+            layer => model.with_lora(
+                LoraConfig { rank: 8, alpha: 16.0, first_layer: layer.parse()?, ..LoraConfig::default() },
+                1,
+            ),
         };
         let mut learner = Learner::new(model, LearnerConfig::default())?;
         let mut samples: Vec<Sample> = (0..sequences)

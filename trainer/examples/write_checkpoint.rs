@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     let layers = base.model.config().num_hidden_layers;
-    let lora = LoraConfig { rank: 8, alpha: 16.0, first_layer: layers * 2 / 3 };
+    let lora = LoraConfig { rank: 8, alpha: 16.0, first_layer: layers * 2 / 3, ..LoraConfig::default() };
     let config = LearnerConfig { learning_rate: 1e-3, ..LearnerConfig::default() };
     let mut learner = Learner::new(base.model.clone().with_lora(lora, 1), config)?;
     let lesson = base.chat.conversation(&[

@@ -9,6 +9,7 @@ pub mod learner;
 pub mod model;
 pub mod objective;
 pub mod optimizer;
+pub mod parallel;
 pub mod tokenizer;
 pub mod weights;
 

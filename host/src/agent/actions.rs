@@ -47,7 +47,7 @@ fn parse_text(reply: &Reply, tools: &[String], turn: u32) -> Result<ToolCall, Ma
     if found.open {
         return malformed(FormatError::NoAction, "The block has no closing fence.".into());
     }
-    let [(tag, body)] = &found.closed[..] else {
+    let [Block { tag, body, .. }] = &found.closed[..] else {
         let kind = if actions == 0 { FormatError::NoAction } else { FormatError::SeveralActions };
         return malformed(kind, String::new());
     };
@@ -66,32 +66,54 @@ fn parse_text(reply: &Reply, tools: &[String], turn: u32) -> Result<ToolCall, Ma
     Ok(ToolCall { id: format!("turn-{turn}"), name: (*tag).to_owned(), arguments })
 }
 
+/// The one call that a text makes by the text protocol, and where its block begins. `tools` are all
+/// tools that there are; one named `bash` is called with a command.
+///
+/// None when the agent loop would answer such a reply with a format error, or the tool is none of `tools`.
+pub fn text_call(text: &str, tools: &[String], finish: FinishReason) -> Option<(ToolCall, usize)> {
+    let reply = Reply { text: text.to_owned(), finish, ..Reply::default() };
+    let call = parse(Protocol::Text, &reply, tools, 1).ok()?.pop()?;
+    let at = blocks(text, tools).closed.first()?.at;
+    tools.contains(&call.name).then_some((call, at))
+}
+
+/// A fenced block.
+struct Block<'a> {
+    tag: &'a str,
+    body: String,
+    /// Where its opening fence begins in the text, bytes.
+    at: usize,
+}
+
 /// The blocks of a text that are actions.
 struct Blocks<'a> {
-    /// Tag and body of each block that was closed.
-    closed: Vec<(&'a str, String)>,
+    /// Those that were closed.
+    closed: Vec<Block<'a>>,
     /// Whether the text ends inside one.
     open: bool,
 }
 
 fn blocks<'a>(text: &'a str, tools: &[String]) -> Blocks<'a> {
     let mut closed = Vec::new();
-    let mut inside: Option<(&str, Vec<&str>)> = None;
-    for line in text.lines() {
+    let mut inside: Option<(&str, usize, Vec<&str>)> = None;
+    let mut start = 0;
+    for whole in text.split_inclusive('\n') {
+        let line = whole.strip_suffix('\n').map_or(whole, |line| line.strip_suffix('\r').unwrap_or(line));
         let fence = line.trim_end().strip_prefix("```");
         match (&mut inside, fence) {
             (Some(_), Some("")) => {
-                let (tag, body) = inside.take().unwrap_or_default();
-                closed.push((tag, body.join("\n").trim().to_owned()));
+                let (tag, at, body) = inside.take().unwrap_or_default();
+                closed.push(Block { tag, body: body.join("\n").trim().to_owned(), at });
             }
-            (Some((_, body)), _) => body.push(line),
-            (None, Some(tag)) => inside = Some((tag.trim(), Vec::new())),
+            (Some((_, _, body)), _) => body.push(line),
+            (None, Some(tag)) => inside = Some((tag.trim(), start, Vec::new())),
             (None, None) => {}
         }
+        start += whole.len();
     }
     let is_action = |tag: &str| tag == BASH || tools.iter().any(|tool| tool == tag);
-    closed.retain(|(tag, _)| is_action(tag));
-    Blocks { closed, open: inside.is_some_and(|(tag, _)| is_action(tag)) }
+    closed.retain(|block| is_action(block.tag));
+    Blocks { closed, open: inside.is_some_and(|(tag, ..)| is_action(tag)) }
 }
 
 fn parse_native(reply: &Reply, tools: &[String]) -> Result<Vec<ToolCall>, Malformed> {
@@ -175,6 +197,21 @@ mod tests {
         check("```bash\nls\n```\n```bash\nls\n```", Length, Err((FormatError::CutOff, 2)));
         check("```edit\nnot json\n```", Stop, Err((FormatError::BadArguments, 1)));
         check("```edit\n[1]\n```", Stop, Err((FormatError::BadArguments, 1)));
+    }
+
+    #[test]
+    fn a_call_of_a_text_is_told_with_its_place() {
+        let check = |text: &str, expected: Option<(&str, &str)>| {
+            let tools = ["bash".to_owned(), "edit".to_owned()];
+            let found = text_call(text, &tools, FinishReason::Stop);
+            let found = found.map(|(call, at)| (call.name, text[..at].to_owned()));
+            assert_eq!(found, expected.map(|(name, before)| (name.to_owned(), before.to_owned())), "{text}");
+        };
+        check("I look.\r\n```bash\nls\n```", Some(("bash", "I look.\r\n")));
+        check("```python\nx\n```\n```edit\n{}\n```\n", Some(("edit", "```python\nx\n```\n")));
+        check("I am done.", None);
+        check("```bash\nls\n```\n```bash\npwd\n```", None);
+        assert_eq!(text_call("```bash\nls\n```", &["edit".to_owned()], FinishReason::Stop), None);
     }
 
     #[test]

@@ -32,11 +32,13 @@ mod testkit;
 mod tests;
 mod turns;
 
+pub use actions::text_call;
 pub use branch::{Branch, NoSuchTurn};
 pub use cancel::Cancel;
 pub use episode::{EpisodeSpec, run_episode};
 pub use observation::SENTINEL;
 pub use prompts::{TemplateError, check_prompts};
 pub use record::{CallRecord, Condensed, EpisodeRecord, Exit, InvalidCause, Outcome, Segment, TurnRecord};
+pub use repetition::Detector;
 pub use replay::{Changes, replay, skill_of};
 pub use spent::{Money, Spent, money};

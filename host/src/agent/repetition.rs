@@ -24,7 +24,7 @@ struct Step {
 
 /// Watches the calls of one episode.
 #[derive(Debug, Default)]
-pub(super) struct Detector {
+pub struct Detector {
     steps: VecDeque<Step>,
     /// Calls since the last repetition that was told.
     fresh: usize,
@@ -33,12 +33,12 @@ pub(super) struct Detector {
 
 impl Detector {
     /// Notes a reply without an action.
-    pub(super) fn no_action(&mut self) {
+    pub fn no_action(&mut self) {
         self.without_action += 1;
     }
 
     /// Notes a call and what came of it. `text` is the raw result.
-    pub(super) fn call(&mut self, call: &ToolCall, result: &ToolResult) {
+    pub fn call(&mut self, call: &ToolCall, result: &ToolResult) {
         self.without_action = 0;
         let error = result.status != ToolStatus::Finished || result.exit_code.is_some_and(|code| code != 0);
         let call = format!("{} {}", call.name, call.arguments);
@@ -50,7 +50,7 @@ impl Detector {
     }
 
     /// The repetition that the newest turn completed.
-    pub(super) fn seen(&mut self) -> Option<Repetition> {
+    pub fn seen(&mut self) -> Option<Repetition> {
         let found = self.find()?;
         self.fresh = 0;
         self.without_action = 0;

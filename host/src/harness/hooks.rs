@@ -77,6 +77,11 @@ impl EpisodeHooks {
         &self.lease
     }
 
+    /// Whether a plugin of it hooks `point`.
+    pub fn hooks(&self, point: HookPoint) -> bool {
+        !self.with(point).is_empty()
+    }
+
     /// The tools of all plugins, in harness order.
     pub fn tools(&self) -> Vec<ToolDefinition> {
         let members = self.lease.generation().plugins();
@@ -86,14 +91,22 @@ impl EpisodeHooks {
     /// Calls a plugin's tool; none if no plugin has it. A fault becomes a failed result, so
     /// that every call has exactly one.
     pub async fn call_tool(&mut self, context: &Context, call: &ToolCall) -> Option<ToolResult> {
+        Some(self.call_tool_whole(context, call).await?.0)
+    }
+
+    /// As [`call_tool`](Self::call_tool), with what the tool answered where it did: blocks and a structured
+    /// answer, of which a policy reads the text alone.
+    pub async fn call_tool_whole(
+        &mut self,
+        context: &Context,
+        call: &ToolCall,
+    ) -> Option<(ToolResult, Option<ToolOutput>)> {
         let members = self.lease.generation().plugins();
         let has = |tools: &[ToolDefinition]| tools.iter().any(|tool| tool.name == call.name);
         let index = members.iter().position(|member| has(&member.tools))?;
-        let failed = |text: String| ToolResult {
-            status: ToolStatus::Failed,
-            exit_code: None,
-            raw_bytes: text.len() as u64,
-            text,
+        let failed = |text: String| {
+            let raw_bytes = text.len() as u64;
+            (ToolResult { status: ToolStatus::Failed, exit_code: None, raw_bytes, text }, None)
         };
         let name = &call.name;
         let Some(instance) = self.instance(index) else {
@@ -112,7 +125,7 @@ impl EpisodeHooks {
         let piece = self.record(index, HookPoint::Tools, context, EffectKind::ToolCall, text);
         self.answered = Some((call.id.clone(), piece.origin));
         let status = if output.is_error { ToolStatus::Failed } else { ToolStatus::Finished };
-        Some(ToolResult { status, exit_code: None, text: piece.text, raw_bytes })
+        Some((ToolResult { status, exit_code: None, text: piece.text, raw_bytes }, Some(output)))
     }
 
     /// The plugins' own sections of the first prompt.
@@ -317,6 +330,12 @@ impl EpisodeHooks {
             let answer = instance.observe(context, name, payload).await;
             self.settle(index, POINT, context, answer);
         }
+    }
+
+    /// What the plugins did since this was asked last, in order: for episodes that have no end of
+    /// their own.
+    pub fn take(&mut self) -> (Vec<Effect>, Vec<Fault>) {
+        (std::mem::take(&mut self.effects), std::mem::take(&mut self.faults))
     }
 
     /// Everything that the plugins did, in order.

@@ -189,7 +189,7 @@ impl Ledger {
             let entry = LedgerEntry {
                 layout: LAYOUT,
                 number: number + 1,
-                at: utc::now(),
+                at: utc::utc_now(),
                 kind: new.kind,
                 actor: new.actor.clone(),
                 reason: new.reason.clone(),

@@ -46,5 +46,6 @@ pub use lint::{Warning, lint};
 pub use manifest::{
     CONTRACT, Condense, FINISH, HandIn, HarnessManifest, Limits, PluginEntry, Prompts, Protocol, Shell,
 };
+pub use utc::{rfc3339, utc_now};
 
 pub use crate::plugin::ToolDefinition;

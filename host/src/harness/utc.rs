@@ -3,13 +3,13 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Now, such as `2026-03-01T09:30:00Z`.
-pub(super) fn now() -> String {
+pub fn utc_now() -> String {
     // A clock before 1970 is read as 1970: the order of a ledger does not come from times.
     rfc3339(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }
 
-/// Seconds since 1970 in the Gregorian calendar, without leap seconds, as POSIX counts.
-fn rfc3339(seconds: u64) -> String {
+/// A time in seconds since 1970, in the Gregorian calendar, without leap seconds, as POSIX counts.
+pub fn rfc3339(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
     // Years that begin in March put the leap day last; an era of 400 years has 146,097 days.

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::Digest;
+use super::{Digest, moment};
 
 /// Why a blob could not be kept or read.
 #[derive(Debug, thiserror::Error)]
@@ -71,10 +71,12 @@ impl BlobStore {
             .map_err(fail("make a file in"))?;
         file.write_all(bytes).map_err(fail("write a blob to"))?;
         file.as_file().sync_all().map_err(fail("write a blob to"))?;
+        moment();
         file.persist(&path).map_err(|error| fail("write a blob to")(error.error))?;
         // The rename is only durable once the directory is.
         let folder = fs::File::open(&self.dir).map_err(fail("open the folder"))?;
         folder.sync_all().map_err(fail("write a blob to"))?;
+        moment();
         Ok(digest)
     }
 

@@ -2,8 +2,10 @@
 
 mod blobs;
 mod digest;
+mod moments;
 mod whole;
 
 pub use blobs::{BlobStore, StoreError};
 pub use digest::{Digest, ParseDigestError};
+pub use moments::{DIE_AT, moment};
 pub use whole::write_whole;

@@ -185,6 +185,11 @@ impl Task {
         self.file.metadata.get("difficulty").and_then(toml::Value::as_str)
     }
 
+    /// A text under `[metadata]`, such as `repo`.
+    pub fn fact(&self, key: &str) -> Option<&str> {
+        self.file.metadata.get(key).and_then(toml::Value::as_str)
+    }
+
     /// Wall-clock time that an agent may take, if the task limits it.
     pub fn agent_timeout(&self) -> Option<Duration> {
         self.file.agent.timeout_sec.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 
 use super::beneath::Beneath;
 use super::caps::{EXEC_BYTES, EXEC_TIME, FILE_BYTES, LINE_BYTES, LIST_ENTRIES, SEARCH_ENTRIES, SEARCH_HITS};
-use super::command::SandboxCommand;
+use super::command::{CommandOutput, SandboxCommand};
 use super::error::Error;
 use super::workspace::Workspace;
 use crate::plugin::{ExecOutput, SearchHit, WorkspaceAccess, WorkspaceEntry, WorkspaceError};
@@ -26,12 +26,7 @@ impl WorkspaceAccess for Workspace {
     }
 
     async fn stat(&self, path: &str) -> Result<WorkspaceEntry, WorkspaceError> {
-        self.blocking(path, |beneath, path| {
-            let meta =
-                beneath.read(path).and_then(|file| file.metadata()).map_err(|error| told(path, &error))?;
-            Ok(WorkspaceEntry { path: path.to_owned(), is_folder: meta.is_dir(), bytes: meta.len() })
-        })
-        .await
+        self.blocking(path, |beneath, path| stat(&beneath, path)).await
     }
 
     async fn search(
@@ -66,18 +61,22 @@ impl WorkspaceAccess for Workspace {
 
     async fn exec(&self, argv: &[String], timeout: Duration) -> Result<ExecOutput, WorkspaceError> {
         let command = SandboxCommand::argv(argv, timeout.min(EXEC_TIME)).alone();
-        let output = self.run(&command).await.map_err(failed)?;
-        let bytes = output.output.bytes();
-        let text = match bytes.len() > EXEC_BYTES {
-            false => bytes,
-            true => {
-                let (head, tail) = (&bytes[..EXEC_BYTES / 2], &bytes[bytes.len() - EXEC_BYTES / 2..]);
-                let gap = format!("\n[{} of {} bytes left out]\n", bytes.len() - EXEC_BYTES, bytes.len());
-                [head, gap.as_bytes(), tail].concat()
-            }
-        };
-        Ok(ExecOutput { exit_code: output.exit_code, text })
+        Ok(shown(self.run(&command).await.map_err(failed)?))
     }
+}
+
+/// What a plugin reads of a command's output.
+pub(super) fn shown(output: CommandOutput) -> ExecOutput {
+    let bytes = output.output.bytes();
+    let text = match bytes.len() > EXEC_BYTES {
+        false => bytes,
+        true => {
+            let (head, tail) = (&bytes[..EXEC_BYTES / 2], &bytes[bytes.len() - EXEC_BYTES / 2..]);
+            let gap = format!("\n[{} of {} bytes left out]\n", bytes.len() - EXEC_BYTES, bytes.len());
+            [head, gap.as_bytes(), tail].concat()
+        }
+    };
+    ExecOutput { exit_code: output.exit_code, text }
 }
 
 impl Workspace {
@@ -94,7 +93,12 @@ impl Workspace {
     }
 }
 
-fn read_file(beneath: &Beneath, path: &str) -> Result<Vec<u8>, WorkspaceError> {
+pub(super) fn stat(beneath: &Beneath, path: &str) -> Result<WorkspaceEntry, WorkspaceError> {
+    let meta = beneath.read(path).and_then(|file| file.metadata()).map_err(|error| told(path, &error))?;
+    Ok(WorkspaceEntry { path: path.to_owned(), is_folder: meta.is_dir(), bytes: meta.len() })
+}
+
+pub(super) fn read_file(beneath: &Beneath, path: &str) -> Result<Vec<u8>, WorkspaceError> {
     let file = beneath.read(path).map_err(|error| told(path, &error))?;
     let meta = file.metadata().map_err(|error| told(path, &error))?;
     if !meta.is_file() {
@@ -107,7 +111,7 @@ fn read_file(beneath: &Beneath, path: &str) -> Result<Vec<u8>, WorkspaceError> {
     Ok(bytes)
 }
 
-fn write_file(beneath: &Beneath, path: &str, content: &[u8]) -> Result<(), WorkspaceError> {
+pub(super) fn write_file(beneath: &Beneath, path: &str, content: &[u8]) -> Result<(), WorkspaceError> {
     // What a plugin writes is part of the work tree; the agent's repository is not.
     if path.split('/').any(|part| part == ".git") {
         return Err(WorkspaceError::Denied(path.to_owned()));
@@ -120,7 +124,7 @@ fn write_file(beneath: &Beneath, path: &str, content: &[u8]) -> Result<(), Works
     file.write_all(content).map_err(fail)
 }
 
-fn list(beneath: &Beneath, path: &str) -> Result<Vec<WorkspaceEntry>, WorkspaceError> {
+pub(super) fn list(beneath: &Beneath, path: &str) -> Result<Vec<WorkspaceEntry>, WorkspaceError> {
     let fail = |error: io::Error| told(path, &error);
     let folder = beneath.read(path).map_err(fail)?;
     if !folder.metadata().map_err(fail)?.is_dir() {
@@ -151,7 +155,7 @@ fn children(folder: &File) -> io::Result<Vec<(String, std::fs::Metadata)>> {
     Ok(found)
 }
 
-fn search(
+pub(super) fn search(
     beneath: &Beneath,
     text: &str,
     suffix: &str,
@@ -205,7 +209,7 @@ fn join(folder: &str, name: &str) -> String {
     }
 }
 
-fn too_large(what: &str, used: u64, limit: u64) -> Result<(), WorkspaceError> {
+pub(super) fn too_large(what: &str, used: u64, limit: u64) -> Result<(), WorkspaceError> {
     match used > limit {
         true => Err(WorkspaceError::TooLarge(format!("{what}: {used} and the limit is {limit}"))),
         false => Ok(()),
@@ -213,7 +217,7 @@ fn too_large(what: &str, used: u64, limit: u64) -> Result<(), WorkspaceError> {
 }
 
 /// What a plugin is told of an error of the system.
-fn told(path: &str, error: &io::Error) -> WorkspaceError {
+pub(super) fn told(path: &str, error: &io::Error) -> WorkspaceError {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENOTDIR) => WorkspaceError::NotFound(path.to_owned()),
         Some(libc::EXDEV | libc::ELOOP | libc::EACCES | libc::EPERM | libc::EISDIR | libc::ENXIO) => {
@@ -223,7 +227,7 @@ fn told(path: &str, error: &io::Error) -> WorkspaceError {
     }
 }
 
-fn failed(error: Error) -> WorkspaceError {
+pub(super) fn failed(error: Error) -> WorkspaceError {
     match error {
         Error::TooLarge { .. } => WorkspaceError::TooLarge(error.to_string()),
         other => WorkspaceError::Failed(other.to_string()),

@@ -115,7 +115,17 @@ pub(super) async fn extract(
         let add = ["update-index", "--add", "--replace", "-z", "--stdin"];
         git.run(&add, Some(&present), 0).await.map_err(unreadable)?;
     }
-    let status = ["diff-index", "--cached", "--no-renames", "--name-status", "-z", "HEAD"];
+    difference(git, "HEAD", left_out, limits).await
+}
+
+/// What the index of `git` has against the commit or tree `base`.
+pub(super) async fn difference(
+    git: &HostGit,
+    base: &str,
+    mut left_out: Vec<LeftOut>,
+    limits: &ExtractLimits,
+) -> Result<Extracted, Error> {
+    let status = ["diff-index", "--cached", "--no-renames", "--name-status", "-z", base];
     let status = git.run(&status, None, limits.patch_bytes).await?;
     let work_tree = parse_status(&status);
     left_out.sort();
@@ -134,7 +144,7 @@ pub(super) async fn extract(
         "--no-textconv",
         "--src-prefix=a/",
         "--dst-prefix=b/",
-        "HEAD",
+        base,
     ];
     Ok(Extracted { patch: git.run(&diff, None, limits.patch_bytes).await?, work_tree, left_out })
 }

@@ -3,12 +3,16 @@
 use anyhow::Result;
 
 use super::super::record::Arm;
+use super::super::retention::retain;
 use super::super::run::Campaign;
 
 impl Campaign {
     /// Runs what is left of all rounds.
     pub(in crate::campaign) async fn rounds(&mut self) -> Result<()> {
         for round in 1..=self.config.rounds {
+            if self.is_spent(round)? {
+                break;
+            }
             self.round(round).await?;
         }
         Ok(())
@@ -37,6 +41,6 @@ impl Campaign {
         if self.config.method.trains() {
             self.update(round).await?;
         }
-        Ok(())
+        retain(&self.record, &self.config.retention, round)
     }
 }

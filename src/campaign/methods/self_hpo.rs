@@ -10,6 +10,7 @@ use tandem_host::task::validate;
 use super::super::draw;
 use super::super::record::{Arm, EpisodeRow};
 use super::super::reports::Change;
+use super::super::retention::retain;
 use super::super::run::{Campaign, newest_harness};
 use super::super::steps::{
     Contender, Label, Look, Numbered, ScreenReport, contender, in_order, passed_over, ranked,
@@ -39,13 +40,20 @@ impl Campaign {
         let (cycles, updates) = (self.config.self_hpo.cycles, self.config.self_hpo.updates);
         for cycle in 0..cycles {
             let first = cycle * updates + 1;
+            if self.is_spent(first)? {
+                break;
+            }
             let hard = self.hard_set(first).await?;
             self.harness_step(first, &hard).await?;
             self.consult_holdout(first).await?;
             for round in first..first + updates {
+                if self.is_spent(round)? {
+                    return Ok(());
+                }
                 let (seen, others) = self.drawn(round);
                 self.collect(round, &[seen, others].concat()).await?;
                 self.update(round).await?;
+                retain(&self.record, &self.config.retention, round)?;
             }
         }
         Ok(())

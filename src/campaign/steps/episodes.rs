@@ -147,6 +147,23 @@ impl Campaign {
         Ok(in_order(rows.into_iter().filter(|row| row.round == round && row.arm == arm.name())))
     }
 
+    /// Whether the rounds before `round` ran as many episodes as the campaign may. What `round` itself has run
+    /// does not count: a run that goes on in the middle of a round ends it.
+    pub(in crate::campaign) fn is_spent(&self, round: u32) -> Result<bool> {
+        let budget = self.config.rollout.budget;
+        if budget == 0 {
+            return Ok(false);
+        }
+        let rows = self.record.episodes()?;
+        let spent = rows.iter().filter(|row| row.round < round && row.arm != Arm::Evaluate.name()).count();
+        if spent >= budget {
+            self.progress.say(&format!(
+                "round {round} does not begin: {spent} episodes were run, and `rollout.budget` is {budget}"
+            ));
+        }
+        Ok(spent >= budget)
+    }
+
     /// The names of the tasks that are trained and gated on.
     pub(in crate::campaign) fn names(&self) -> Vec<String> {
         self.tasks.keys().cloned().collect()

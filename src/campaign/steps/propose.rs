@@ -22,7 +22,9 @@ impl Campaign {
         if let Some(rows) = self.record.phase(round, "proposals")? {
             return Ok(rows);
         }
-        let records = rows.iter().map(|row| self.record.episode(row)).collect::<Result<Vec<_>>>()?;
+        // What retention thinned shows no trouble any more.
+        let whole = rows.iter().filter(|row| !row.thinned);
+        let records = whole.map(|row| self.record.episode(row)).collect::<Result<Vec<_>>>()?;
         let diagnosis: Diagnosis = diagnose(&records);
         let recurring = diagnosis.recurring(self.config.evolve.min_tasks);
         let proposals = match &self.teacher {

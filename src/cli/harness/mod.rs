@@ -5,6 +5,7 @@ mod edit;
 mod history;
 mod place;
 mod publish;
+mod running;
 mod show;
 
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ use anyhow::Result;
 use clap::Subcommand;
 
 use super::Exit;
-use place::Place;
+pub use place::{Bench, Place};
 
 #[derive(Subcommand)]
 pub enum HarnessCommand {
@@ -90,6 +91,9 @@ pub enum HarnessCommand {
         by: Actor,
         #[command(flatten)]
         place: Place,
+        /// Swap the running server with this control socket too: its home is the one, unless `--home` is given.
+        #[arg(long, value_name = "SOCKET")]
+        server: Option<PathBuf>,
         /// JSON instead of text.
         #[arg(long)]
         json: bool,
@@ -106,6 +110,9 @@ pub enum HarnessCommand {
         by: Actor,
         #[command(flatten)]
         place: Place,
+        /// Swap the running server with this control socket too: its home is the one, unless `--home` is given.
+        #[arg(long, value_name = "SOCKET")]
+        server: Option<PathBuf>,
         /// JSON instead of text.
         #[arg(long)]
         json: bool,
@@ -203,11 +210,15 @@ pub async fn run(command: HarnessCommand) -> Result<Exit> {
             publish::change(edit::set(&what, &plugin)?, change).await
         }
         HarnessCommand::Diff { from, to, place, json } => compare::diff(&from, &to, &place, json).await,
-        HarnessCommand::Activate { harness, reason, by, place, json } => {
-            history::activate(&harness, reason, &by, &place, json).await
+        HarnessCommand::Activate { harness, reason, by, place, server, json } => {
+            let running = running::Running::find(server.as_deref(), place).await?;
+            let exit = history::activate(&harness, reason, &by, &running.place, json).await?;
+            running.swap(exit).await
         }
-        HarnessCommand::Rollback { to, reason, by, place, json } => {
-            history::rollback(&to, reason, &by, &place, json).await
+        HarnessCommand::Rollback { to, reason, by, place, server, json } => {
+            let running = running::Running::find(server.as_deref(), place).await?;
+            let exit = history::rollback(&to, reason, &by, &running.place, json).await?;
+            running.swap(exit).await
         }
         HarnessCommand::Log { place, json } => history::log(&place, json),
         HarnessCommand::Stats { place, json } => show::stats(&place, json),

@@ -15,9 +15,12 @@ use crate::cli::setup;
 #[derive(clap::Args)]
 pub struct Place {
     /// The harness home: a folder with `blobs` and `ledger`. The folder of a run is one.
-    #[arg(long, value_name = "DIR", env = "TANDEM_HARNESS_HOME", default_value = ".tandem")]
+    #[arg(long, value_name = "DIR", env = "TANDEM_HARNESS_HOME", default_value = DEFAULT)]
     home: PathBuf,
 }
+
+/// The home where none is named.
+const DEFAULT: &str = ".tandem";
 
 /// A harness that was found, not built yet.
 pub struct Found {
@@ -29,6 +32,24 @@ pub struct Found {
 impl Place {
     pub fn dir(&self) -> &Path {
         &self.home
+    }
+
+    /// The home of a running server.
+    ///
+    /// # Errors
+    /// When another home was named.
+    pub fn of_server(self, home: PathBuf) -> Result<Self> {
+        let named = std::path::absolute(&self.home).context("the home has no path")?;
+        let same =
+            named == home || matches!((named.canonicalize(), home.canonicalize()), (Ok(a), Ok(b)) if a == b);
+        if self.home != Path::new(DEFAULT) && !same {
+            bail!(
+                "the server serves from the home {}, and {} was named\nhelp: leave `--home` out",
+                home.display(),
+                self.home.display()
+            );
+        }
+        Ok(Self { home })
     }
 
     /// The home, which must be there.

@@ -45,11 +45,7 @@ pub fn run(arguments: &LogprobsArguments) -> Result<()> {
         )),
         None => Box::new(std::io::stdout().lock()),
     };
-    let config = LearnerConfig {
-        micro_batch_tokens: arguments.batch_tokens,
-        pad_to_multiple_of: if arguments.policy.device.starts_with("cuda") { 256 } else { 1 },
-        ..LearnerConfig::default()
-    };
+    let config = LearnerConfig { micro_batch_tokens: arguments.batch_tokens, ..LearnerConfig::default() };
     // A few batches are read at a time, so that lines of similar length can go together.
     let window = 4 * arguments.batch_tokens;
     let (mut waiting, mut tokens) = (Vec::new(), 0);

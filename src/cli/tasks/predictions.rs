@@ -81,7 +81,7 @@ pub fn run(arguments: &PredictionsArguments) -> Result<Exit> {
             without += 1;
             continue;
         };
-        let episode = record.episode(row)?;
+        let episode = record.episode_facts(row)?;
         let name = names.get(task).map_or(task, String::as_str);
         let prediction = Prediction::new(name, &arguments.model, &episode.patch)?;
         lines.push_str(&serde_json::to_string(&prediction)?);

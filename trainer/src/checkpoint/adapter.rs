@@ -8,12 +8,11 @@ use serde_json::{Value, json};
 
 use super::CheckpointError;
 use super::hf::write_json;
-use crate::model::{CausalLm, LoraConfig};
+use crate::model::{CausalLm, LoraConfig, LoraTargets};
 use crate::weights::{NamedTensors, StoredType, read_safetensors, write_safetensors};
 
 const CONFIG: &str = "adapter_config.json";
 const WEIGHTS: &str = "adapter_model.safetensors";
-const PROJECTIONS: [&str; 7] = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
 
 /// Writes adapter_model.safetensors and adapter_config.json.
 ///
@@ -38,7 +37,7 @@ pub(crate) fn write_adapter(
         "bias": "none",
         "fan_in_fan_out": false,
         "inference_mode": true,
-        "target_modules": PROJECTIONS,
+        "target_modules": lora.targets.names(model.config()),
         "layers_to_transform": layers,
         "use_rslora": false,
         "use_dora": false,
@@ -116,8 +115,10 @@ pub(crate) fn read_adapter(
             needed: "adapter_config.json stands beside it",
         });
     }
-    let lora = LoraConfig { rank: wire.r, alpha: wire.lora_alpha, first_layer };
-    Ok((lora, read_safetensors(&weights)?))
+    let tensors = read_safetensors(&weights)?;
+    // What was adapted is seen by the factors: `target_modules` may be a pattern.
+    let targets = LoraTargets::of_tensors(tensors.iter().map(|(name, _)| name));
+    Ok((LoraConfig { rank: wire.r, alpha: wire.lora_alpha, first_layer, targets }, tensors))
 }
 
 /// The name of the base policy if `folder` holds an adapter and no model.

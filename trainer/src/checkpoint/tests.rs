@@ -62,7 +62,7 @@ fn model(tied: bool) -> CausalLm {
 
 /// A model with LoRA factors that are not zero.
 fn adapted() -> CausalLm {
-    let lora = LoraConfig { rank: 2, alpha: 3.0, first_layer: 1 };
+    let lora = LoraConfig { rank: 2, alpha: 3.0, first_layer: 1, ..LoraConfig::default() };
     let start = model(true).with_lora(lora, 3);
     let mut tensors = start.lora_tensors();
     let changed: Vec<_> = tensors
@@ -287,7 +287,7 @@ fn the_adapter_of_the_built_in_policy_stays_small() {
         head_dim: 64,
         ..shape(true)
     };
-    let lora = LoraConfig { rank: 8, alpha: 16.0, first_layer: 0 };
+    let lora = LoraConfig { rank: 8, alpha: 16.0, first_layer: 0, ..LoraConfig::default() };
     let model = CausalLm::random(wide, 5, &Device::flex()).with_lora(lora, 3);
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("adapter");

@@ -30,6 +30,12 @@ pub(super) const CASES: &[Case] = &[
         attention(place, [2, 3, 2, 64, 64], usize::MAX)
     }),
     ("attention within a window with its gradient", |place| attention(place, [2, 2, 3, 40, 32], 7)),
+    ("attention of heads of 64, of many tokens, with its gradient", |place| {
+        attention(place, [2, 1, 3, 330, 64], usize::MAX)
+    }),
+    ("attention of heads of 128 within a window with its gradient", |place| {
+        attention(place, [1, 2, 2, 202, 128], 70)
+    }),
     ("gather and scatter", scatter),
     ("select and select-assign", select),
     ("slice and slice-assign", slices),

@@ -4,6 +4,8 @@ mod checks;
 mod models;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "cuda")]
+mod timings;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -12,6 +14,8 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use crate::model::{ComputeType, gaussian};
+#[cfg(feature = "cuda")]
+pub use timings::{Timing, timings};
 
 /// One operation, or several that belong together, on the device and on the CPU.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,11 +50,21 @@ type Case = (&'static str, fn(&Place) -> Vec<f32>);
 ///
 /// With `only`, those whose name contains it. A failing check does not end the others, but after some
 /// faults of a GPU nothing works any more.
-pub fn examine(device: &Device, only: &str, mut on_check: impl FnMut(&Check)) -> Vec<Check> {
+pub fn examine(device: &Device, only: &str, on_check: impl FnMut(&Check)) -> Vec<Check> {
+    examine_in(&[ComputeType::F32, ComputeType::Bf16], device, only, on_check)
+}
+
+/// The same in some formats only. Own kernels are used in bf16.
+pub fn examine_in(
+    formats: &[ComputeType],
+    device: &Device,
+    only: &str,
+    mut on_check: impl FnMut(&Check),
+) -> Vec<Check> {
     let mut all = Vec::new();
     let cases = checks::CASES.iter().chain(models::CASES);
     for (name, case) in cases.filter(|(name, _)| name.contains(only)) {
-        for compute in [ComputeType::F32, ComputeType::Bf16] {
+        for &compute in formats {
             let place = Place { device: device.clone(), dtype: compute.dtype() };
             let right = case(&Place { device: Device::flex(), dtype: DType::F32 });
             let found = catch_unwind(AssertUnwindSafe(|| case(&place)));

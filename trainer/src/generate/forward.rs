@@ -1,10 +1,16 @@
 //! What are the next-token logits of a ragged batch, given what is in the cache?
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+#[cfg(feature = "cuda")]
+use rand::Rng;
 
+#[cfg(feature = "cuda")]
+use super::GenerateError;
 use super::cache::{KvCache, Places};
 #[cfg(feature = "cuda")]
-use crate::kernel::{Decoder, Step};
+use super::sampler::{Draw, Token};
+#[cfg(feature = "cuda")]
+use crate::kernel::{Decoder, Drawing, Step};
 use crate::kernel::{fuses_attention, matmul_wide};
 use crate::model::{CausalLm, LayerInputs, MASKED, RotaryTable};
 
@@ -45,6 +51,10 @@ impl Buckets {
     }
 }
 
+/// Reading a token with a recorded graph takes a few milliseconds, and a padded batch some tens.
+#[cfg(feature = "cuda")]
+const SINGLY: usize = 8;
+
 /// The policy as the worker computes it.
 pub(super) struct Inference {
     model: CausalLm,
@@ -83,6 +93,15 @@ impl Inference {
 
     pub fn model(&self) -> &CausalLm {
         &self.model
+    }
+
+    /// The most tokens of a prompt that are better read one by one; 0 if none.
+    pub fn reads_singly(&self) -> usize {
+        #[cfg(feature = "cuda")]
+        if self.decoder.is_some() {
+            return SINGLY;
+        }
+        0
     }
 
     fn fuses_attention(&self, tokens: usize) -> bool {
@@ -150,7 +169,16 @@ impl Inference {
     /// [`advance`](Self::advance) for rows of one token each, where the device has a way of its own.
     #[cfg(feature = "cuda")]
     fn decode(&mut self, cache: &mut KvCache, rows: &[Row]) -> Option<Tensor<2>> {
-        let decoder = self.decoder.as_mut()?;
+        let steps = self.steps(cache, rows)?;
+        let hidden = self.decoder.as_mut()?.advance(&steps, cache.own()?);
+        // The worker starts over with an empty cache after a panic, as after those of a backend.
+        Some(hidden.unwrap_or_else(|reason| panic!("{reason}")))
+    }
+
+    /// The rows as single tokens, with room for them in the cache; none if a row has more.
+    #[cfg(feature = "cuda")]
+    fn steps(&self, cache: &mut KvCache, rows: &[Row]) -> Option<Vec<Step>> {
+        self.decoder.as_ref()?;
         let steps = rows.iter().map(|row| match row.ids.as_slice() {
             [id] => Some(Step { slot: row.slot, position: row.start, id: *id }),
             _ => None,
@@ -158,9 +186,37 @@ impl Inference {
         let steps = steps.collect::<Option<Vec<_>>>()?;
         let end = steps.iter().map(|step| step.position).max().unwrap_or(0) + 1;
         cache.reserve(end.next_multiple_of(self.buckets.positions));
-        let hidden = decoder.advance(&steps, cache.own()?);
-        // The worker starts over with an empty cache after a panic, as after those of a backend.
-        Some(hidden.unwrap_or_else(|reason| panic!("{reason}")))
+        Some(steps)
+    }
+
+    /// Computes rows of one token each and draws the token after each on the device, where it can: with one launch
+    /// and one transfer. The draws' generators are asked for a seed each.
+    #[cfg(feature = "cuda")]
+    pub fn draw(
+        &mut self,
+        cache: &mut KvCache,
+        rows: &[Row],
+        draws: &mut [Draw],
+    ) -> Option<Result<Vec<Token>, GenerateError>> {
+        if !self.decoder.as_ref()?.draws() || draws.iter().any(Draw::is_restricted) {
+            return None;
+        }
+        let steps = self.steps(cache, rows)?;
+        let drawings: Vec<Drawing> = draws
+            .iter_mut()
+            .map(|draw| Drawing {
+                seed: draw.random.random(),
+                inverse: if draw.temperature > 0.0 { draw.temperature.recip() } else { 0.0 },
+                unused: 0,
+            })
+            .collect();
+        let drawn = self.decoder.as_mut()?.draw(&steps, &drawings, cache.own()?);
+        let drawn = drawn.unwrap_or_else(|reason| panic!("{reason}"));
+        let token = |id: i32, logprob: f32| match u32::try_from(id) {
+            Ok(id) => Ok(Token { id, logprob }),
+            Err(_) => Err(GenerateError::Failed { reason: "the logits are not finite".into() }),
+        };
+        Some(drawn.into_iter().map(|drawn| token(drawn.id, drawn.logp)).collect())
     }
 
     /// `[rows, hidden]` to `[rows, vocabulary]`, in f32.

@@ -24,7 +24,8 @@ pub(super) struct Draw<'a> {
 }
 
 impl Draw<'_> {
-    fn is_restricted(&self) -> bool {
+    /// Whether top-k or top-p leave tokens out.
+    pub fn is_restricted(&self) -> bool {
         self.temperature > 0.0 && (self.top_k > 0 || self.top_p < 1.0)
     }
 }

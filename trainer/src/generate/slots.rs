@@ -1,5 +1,7 @@
 //! Which slot of the cache holds which tokens?
 
+use std::collections::HashMap;
+
 /// Prefixes shorter than this are computed again rather than looked for.
 const WORTH_COPYING: usize = 16;
 
@@ -36,6 +38,12 @@ impl Slots {
     /// The slot of a sequence.
     pub fn of(&self, owner: u64) -> Option<usize> {
         self.slots.iter().position(|slot| slot.owner == Some(owner))
+    }
+
+    /// The slots of all sequences that have one.
+    pub fn by_owner(&self) -> HashMap<u64, usize> {
+        let owned = |(slot, of): (usize, &Slot)| Some((of.owner?, slot));
+        self.slots.iter().enumerate().filter_map(owned).collect()
     }
 
     /// How many tokens of a slot are in the cache.

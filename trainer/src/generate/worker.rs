@@ -10,7 +10,7 @@ use super::GenerateError;
 use super::cache::KvCache;
 use super::forward::{Inference, Row};
 use super::job::{Finish, Job, Reply, SampleRequest};
-use super::sampler::{self, Draw};
+use super::sampler::{self, Draw, Token};
 use super::slots::{Slots, common};
 use crate::model::CausalLm;
 
@@ -178,10 +178,14 @@ impl Worker {
         if prompts.is_empty() {
             return self.step_replies();
         }
-        let rows: Vec<Row> = prompts.iter().map(|(_, row)| row.clone()).collect();
+        let (jobs, rows): (Vec<usize>, Vec<Row>) = prompts.into_iter().unzip();
+        #[cfg(feature = "cuda")]
+        if self.draw(&jobs, &rows)? {
+            return Ok(());
+        }
         let hidden = self.inference.advance(&mut self.cache, &rows);
         let mut complete = Vec::new();
-        for (number, (job, row)) in prompts.iter().enumerate() {
+        for (number, (job, row)) in jobs.iter().zip(&rows).enumerate() {
             self.slots.push(row.slot, &row.ids);
             if self.slots.filled(row.slot) == self.jobs[*job].prompt.len() {
                 complete.push((number, *job));
@@ -213,7 +217,9 @@ impl Worker {
             let job = &self.jobs[index];
             let Some(slot) = self.slots.of(job.sequence) else { continue };
             let start = self.slots.filled(slot);
-            let length = (job.prompt.len() - start).min(budget);
+            let left = job.prompt.len() - start;
+            // A few tokens are read one by one where that is faster than as a padded batch.
+            let length = if left <= self.inference.reads_singly() { 1 } else { left.min(budget) };
             // Rows are padded to the longest, so only similar lengths go together.
             let padded = longest.max(length);
             let shortest = picked.iter().map(|(_, row)| row.ids.len()).fold(length, usize::min);
@@ -255,8 +261,9 @@ impl Worker {
     /// The next token of every reply.
     fn step_replies(&mut self) -> Result<(), GenerateError> {
         let mut rows: Vec<(usize, Row)> = Vec::new();
+        let slots = self.slots.by_owner();
         for (index, job) in self.jobs.iter().enumerate() {
-            if let (Some(slot), Some(last)) = (self.slots.of(job.sequence), job.ids.last()) {
+            if let (Some(&slot), Some(last)) = (slots.get(&job.sequence), job.ids.last()) {
                 rows.push((index, Row { slot, start: self.slots.filled(slot), ids: vec![*last] }));
             }
         }
@@ -266,28 +273,45 @@ impl Worker {
         }
         rows.sort_by_key(|(_, row)| row.slot);
         let (jobs, rows): (Vec<usize>, Vec<Row>) = rows.into_iter().unzip();
+        #[cfg(feature = "cuda")]
+        if self.draw(&jobs, &rows)? {
+            return Ok(());
+        }
         let hidden = self.inference.advance(&mut self.cache, &rows);
         rows.iter().for_each(|row| self.slots.push(row.slot, &row.ids));
         self.sample(hidden, jobs)
     }
 
-    /// Samples the next token of `jobs` from their hidden states, and ends replies that are over.
+    /// Computes the last tokens of `jobs` and draws the next ones in one go, where the device has a way of its own.
+    /// False where it has none, or a row is more or something else than a last token.
+    #[cfg(feature = "cuda")]
+    fn draw(&mut self, jobs: &[usize], rows: &[Row]) -> Result<bool, GenerateError> {
+        let is_last = |(job, row): (&usize, &Row)| {
+            let job = &self.jobs[*job];
+            row.ids.len() == 1 && row.start + 1 == job.prompt.len() + job.ids.len()
+        };
+        if !jobs.iter().zip(rows).all(is_last) {
+            return Ok(false);
+        }
+        let mut draws = draws(&mut self.jobs, jobs);
+        let Some(tokens) = self.inference.draw(&mut self.cache, rows, &mut draws) else {
+            return Ok(false);
+        };
+        rows.iter().for_each(|row| self.slots.push(row.slot, &row.ids));
+        self.append(jobs.to_vec(), tokens?);
+        Ok(true)
+    }
+
+    /// Samples the next token of `jobs` from their hidden states.
     fn sample(&mut self, hidden: Tensor<2>, jobs: Vec<usize>) -> Result<(), GenerateError> {
         let logits = self.inference.logits(hidden);
-        let mut ordered: Vec<(usize, Draw)> = self
-            .jobs
-            .iter_mut()
-            .enumerate()
-            .filter_map(|(index, job)| {
-                let place = jobs.iter().position(|chosen| *chosen == index)?;
-                let (temperature, top_k, top_p) = (job.temperature, job.top_k, job.top_p);
-                Some((place, Draw { temperature, top_k, top_p, random: &mut job.random }))
-            })
-            .collect();
-        ordered.sort_by_key(|(place, _)| *place);
-        let mut draws: Vec<Draw> = ordered.into_iter().map(|(_, draw)| draw).collect();
-        let tokens = sampler::sample(logits, &mut draws)?;
+        let tokens = sampler::sample(logits, &mut draws(&mut self.jobs, &jobs))?;
+        self.append(jobs, tokens);
+        Ok(())
+    }
 
+    /// Gives each of `jobs` its next token, and ends replies that are over.
+    fn append(&mut self, jobs: Vec<usize>, tokens: Vec<Token>) {
         let mut over: Vec<(usize, Result<Finish, GenerateError>)> = Vec::new();
         for (index, token) in jobs.into_iter().zip(tokens) {
             match self.jobs[index].push(token.id, token.logprob) {
@@ -309,8 +333,25 @@ impl Worker {
                 Err(error) => job.fail(error),
             }
         }
-        Ok(())
     }
+}
+
+/// How the next token of each of `chosen` is drawn, in their order.
+fn draws<'a>(jobs: &'a mut [Job], chosen: &[usize]) -> Vec<Draw<'a>> {
+    let mut places = vec![None; jobs.len()];
+    for (place, job) in chosen.iter().enumerate() {
+        places[*job] = Some(place);
+    }
+    let mut ordered: Vec<(usize, Draw)> = jobs
+        .iter_mut()
+        .zip(places)
+        .filter_map(|(job, place)| {
+            let (temperature, top_k, top_p) = (job.temperature, job.top_k, job.top_p);
+            Some((place?, Draw { temperature, top_k, top_p, random: &mut job.random }))
+        })
+        .collect();
+    ordered.sort_by_key(|(place, _)| *place);
+    ordered.into_iter().map(|(_, draw)| draw).collect()
 }
 
 /// The text of a panic.

@@ -10,6 +10,7 @@ use burn_cubecl::tensor::CubeTensor;
 use burn_cubecl::{CubeBackend, CubeDevice};
 
 use super::cuda::{Argument, Gpu, Matrix, Pointer, Work, pointer};
+use super::flash::{self, Attended};
 use super::layer_ops::{LayerOps, Turn};
 use super::ops::{TrainerOps, plain_attention, plain_attention_backward, plain_wide_product};
 
@@ -25,7 +26,7 @@ pub(super) fn gpu(tensor: &CubeTensor) -> Option<std::sync::Arc<Gpu>> {
 }
 
 /// A tensor without values like another, with another shape and type.
-fn empty<const D: usize>(like: &CubeTensor, shape: [usize; D], dtype: DType) -> CubeTensor {
+pub(super) fn empty<const D: usize>(like: &CubeTensor, shape: [usize; D], dtype: DType) -> CubeTensor {
     empty_device_contiguous_dtype(like.client.clone(), like.device.clone(), shape.into(), dtype)
 }
 
@@ -38,7 +39,7 @@ pub(super) fn plain(tensor: CubeTensor) -> CubeTensor {
 }
 
 /// The distance of rows, or of columns of a transposed matrix, and whether it is one.
-fn layout(tensor: &CubeTensor) -> Option<(usize, bool)> {
+pub(super) fn layout(tensor: &CubeTensor) -> Option<(usize, bool)> {
     let strides = [tensor.meta.strides()[0], tensor.meta.strides()[1]];
     let shape = [tensor.meta.shape()[0], tensor.meta.shape()[1]];
     match strides {
@@ -56,11 +57,16 @@ pub(super) fn matrix(tensor: &CubeTensor) -> Result<Matrix, String> {
 }
 
 /// What backends do with errors that no caller can handle.
-fn computed<T>(result: Result<T, String>) -> T {
+pub(super) fn computed<T>(result: Result<T, String>) -> T {
     result.unwrap_or_else(|reason| panic!("{reason}\nhelp: `tandem doctor` checks the device"))
 }
 
-fn product(gpu: &Gpu, lhs: CubeTensor, rhs: CubeTensor, dtype: DType) -> Result<CubeTensor, String> {
+pub(super) fn product(
+    gpu: &Gpu,
+    lhs: CubeTensor,
+    rhs: CubeTensor,
+    dtype: DType,
+) -> Result<CubeTensor, String> {
     let (m, k, n) = (lhs.meta.shape()[0], lhs.meta.shape()[1], rhs.meta.shape()[1]);
     let input = lhs.dtype;
     let (lhs, rhs) = (plain(lhs), plain(rhs));
@@ -201,6 +207,9 @@ impl TrainerOps for CubeBackend {
         window: usize,
     ) -> FloatTensor<Self> {
         match gpu(&queries).filter(|_| fits(&queries, &keys)) {
+            Some(_) if flash::fits(queries.meta.shape()[3]) => {
+                computed(flash::attention([queries, keys, values], None, scale, window)).0
+            }
             Some(gpu) => computed(attention(&gpu, [queries, keys, values], scale, window)),
             None => plain_attention::<Self>(queries, keys, values, scale, window),
         }
@@ -216,7 +225,14 @@ impl TrainerOps for CubeBackend {
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         match gpu(&queries).filter(|_| fits(&queries, &keys)) {
             Some(gpu) => {
+                let width = queries.meta.shape()[3];
                 let inputs = [queries, keys, values];
+                if flash::fits(width) {
+                    let by = flash::attention(inputs, Some(gradient), scale, window);
+                    let by = by.and_then(|(_, by)| by.ok_or("no gradient was computed".into()));
+                    let [queries, keys, values] = computed(by);
+                    return (queries, keys, values);
+                }
                 let [queries, keys, values] =
                     computed(attention_backward(&gpu, inputs, gradient, scale, window));
                 (queries, keys, values)
@@ -238,20 +254,35 @@ const PARTS: usize = 528;
 /// The widest rows that `rows_backward` adds up.
 const WIDEST_ROW: usize = 32 * 256;
 
+/// Values that are read at once, in 16 bytes.
+const PIECE: usize = 8;
+
+/// Threads of a block of `add_rms_norm`, for rows of that width.
+pub(super) fn norm_threads(width: usize) -> usize {
+    width.div_ceil(PIECE).next_multiple_of(32).min(THREADS)
+}
+
+/// Blocks of `swiglu` and of its gradient.
+pub(super) fn swiglu_blocks(rows: usize, width: usize) -> usize {
+    let values = rows * width;
+    let threads = if width.is_multiple_of(PIECE) { values / PIECE } else { values };
+    threads.div_ceil(THREADS)
+}
+
 /// Rows and width of a tensor, by its last dimension.
-fn flat(tensor: &CubeTensor) -> (usize, usize) {
+pub(super) fn flat(tensor: &CubeTensor) -> (usize, usize) {
     let shape = tensor.meta.shape();
     let width = shape[shape.num_dims() - 1];
     (shape.num_elements() / width.max(1), width)
 }
 
-fn like(tensor: &CubeTensor) -> CubeTensor {
+pub(super) fn like(tensor: &CubeTensor) -> CubeTensor {
     let shape = tensor.meta.shape().clone();
     empty_device_contiguous_dtype(tensor.client.clone(), tensor.device.clone(), shape, tensor.dtype)
 }
 
 /// The GPU of tensors that only an own kernel takes.
-fn owner(tensor: &CubeTensor) -> Result<std::sync::Arc<Gpu>, String> {
+pub(super) fn owner(tensor: &CubeTensor) -> Result<std::sync::Arc<Gpu>, String> {
     gpu(tensor).ok_or_else(|| "an own kernel was asked for on a device that has none".to_string())
 }
 
@@ -263,7 +294,7 @@ fn norm(x: CubeTensor, weight: CubeTensor, epsilon: f64) -> Result<CubeTensor, S
     owner(&x)?.queue(|work| {
         let arguments: [&dyn Argument; 6] =
             [&from, &Pointer(0), &by, &to, &(width as i32), &(epsilon as f32)];
-        work.launch(("", "add_rms_norm"), [rows, 1], THREADS, &arguments)
+        work.launch(("", "add_rms_norm"), [rows, 1], norm_threads(width), &arguments)
     })?;
     Ok(out)
 }
@@ -277,7 +308,10 @@ fn norm_backward(
     let [x, weight, gradient] = [x, weight, gradient].map(into_contiguous);
     let (by_x, by_weight) = (like(&x), like(&weight));
     let (rows, width) = flat(&x);
-    let blocks = rows.min(PARTS);
+    // A thread takes 8 columns where it can; more blocks where they are small.
+    let wide = width.is_multiple_of(PIECE) && width <= 1024 * PIECE;
+    let threads = if wide { (width / PIECE).next_multiple_of(32) } else { THREADS };
+    let blocks = rows.min(if threads < 128 { 2 * PARTS } else { PARTS });
     let parts = empty(&x, [blocks, width], DType::F32);
     let at = [&x, &weight, &gradient, &by_x, &parts, &by_weight].map(pointer);
     let [x_at, weight_at, gradient_at, by_x_at, parts_at, by_weight_at] = at;
@@ -287,9 +321,9 @@ fn norm_backward(
         let (rows, width_i, epsilon) = (rows as i32, width as i32, epsilon as f32);
         let arguments: [&dyn Argument; 8] =
             [&x_at, &weight_at, &gradient_at, &by_x_at, &parts_at, &rows, &width_i, &epsilon];
-        work.launch(("", "rms_norm_backward"), [blocks, 1], THREADS, &arguments)?;
+        work.launch(("", "rms_norm_backward"), [blocks, 1], threads, &arguments)?;
         let arguments: [&dyn Argument; 4] = [&parts_at, &by_weight_at, &(blocks as i32), &width_i];
-        work.launch(("", "sum_rows"), [width.div_ceil(32), 1], 32, &arguments)
+        work.launch(("", "sum_rows"), [width.div_ceil(32), 1], 256, &arguments)
     })?;
     Ok((by_x, by_weight))
 }
@@ -304,7 +338,7 @@ fn gated(both: CubeTensor) -> Result<CubeTensor, String> {
     let (from, to) = (pointer(&both)?, pointer(&out)?);
     owner(&both)?.queue(|work| {
         let arguments: [&dyn Argument; 4] = [&from, &to, &(rows as i64), &(width as i32)];
-        work.launch(("", "swiglu"), [(rows * width).div_ceil(THREADS), 1], THREADS, &arguments)
+        work.launch(("", "swiglu"), [swiglu_blocks(rows, width), 1], THREADS, &arguments)
     })?;
     Ok(out)
 }
@@ -316,7 +350,7 @@ fn gated_backward(both: CubeTensor, gradient: CubeTensor) -> Result<CubeTensor, 
     let (from, above, to) = (pointer(&both)?, pointer(&gradient)?, pointer(&out)?);
     owner(&both)?.queue(|work| {
         let arguments: [&dyn Argument; 5] = [&from, &above, &to, &(rows as i64), &(width as i32)];
-        work.launch(("", "swiglu_backward"), [(rows * width).div_ceil(THREADS), 1], THREADS, &arguments)
+        work.launch(("", "swiglu_backward"), [swiglu_blocks(rows, width), 1], THREADS, &arguments)
     })?;
     Ok(out)
 }
@@ -481,7 +515,33 @@ impl LayerOps for CubeBackend {
         sines: FloatTensor<Self>,
         turn: Turn,
     ) -> FloatTensor<Self> {
+        if flash::fits(2 * flat(&cosines).1) {
+            return computed(flash::attend(all, cosines, sines, &turn)).out;
+        }
         computed(attend(all, cosines, sines, turn))
+    }
+
+    fn flash(
+        all: FloatTensor<Self>,
+        cosines: FloatTensor<Self>,
+        sines: FloatTensor<Self>,
+        turn: Turn,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let Attended { out, rotated, normalisers } = computed(flash::attend(all, cosines, sines, &turn));
+        (out, rotated, normalisers)
+    }
+
+    fn flash_backward(
+        rotated: FloatTensor<Self>,
+        cosines: FloatTensor<Self>,
+        sines: FloatTensor<Self>,
+        out: FloatTensor<Self>,
+        normalisers: FloatTensor<Self>,
+        gradient: FloatTensor<Self>,
+        turn: Turn,
+    ) -> FloatTensor<Self> {
+        let attended = Attended { out, rotated, normalisers };
+        computed(flash::attend_backward(attended, cosines, sines, gradient, &turn))
     }
 
     fn attend_backward(

@@ -25,6 +25,46 @@ __device__ __forceinline__ u32 pair(float first, float second) {
     return (u32)narrow(first) | ((u32)narrow(second) << 16);
 }
 
+// --- instructions
+__device__ __forceinline__ u32 shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at); }
+// Four 8×8 matrices for the tensor cores; each thread names a row of one of them.
+__device__ __forceinline__ void load_4(u32* out, u32 at) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3]) : "r"(at) : "memory");
+}
+__device__ __forceinline__ void load_4_transposed(u32* out, u32 at) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3]) : "r"(at) : "memory");
+}
+// c += a · b: 16×16 times 16×8.
+__device__ __forceinline__ void multiply(float* c, const u32* a, u32 b0, u32 b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+// 16 bytes on their way to shared memory; zeros if not `real`.
+__device__ __forceinline__ void copy_16(u32 to, const void* from, bool real) {
+    int bytes = real ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void copies_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// All groups of copies but the newest `left` have arrived.
+template <int left> __device__ __forceinline__ void copies_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
+}
+__device__ __forceinline__ u32 pack(float first, float second) {
+    u32 out;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(second), "f"(first));
+    return out;
+}
+__device__ __forceinline__ float power_of_2(float x) {
+    float out;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+    return out;
+}
+// --- end of instructions
+
 __device__ __forceinline__ float warp_sum(float x) {
     for (int step = 16; step > 0; step >>= 1) x += __shfl_xor_sync(0xffffffffu, x, step);
     return x;
@@ -112,11 +152,57 @@ extern "C" __global__ void embed(const bf16* table, const int* ids, bf16* x, int
     for (int at = threadIdx.x; at < width; at += blockDim.x) x[(long long)blockIdx.x * width + at] = from[at];
 }
 
-// x += y (if there is a y), then h = x / sqrt(mean(x²) + epsilon) · weight: a block for each row.
+// Eight values of 16 bytes, and back.
+__device__ __forceinline__ void spread(float* to, uint4 from) {
+    to[0] = low(from.x); to[1] = high(from.x); to[2] = low(from.y); to[3] = high(from.y);
+    to[4] = low(from.z); to[5] = high(from.z); to[6] = low(from.w); to[7] = high(from.w);
+}
+__device__ __forceinline__ uint4 gathered(const float* from) {
+    uint4 to;
+    to.x = pair(from[0], from[1]); to.y = pair(from[2], from[3]);
+    to.z = pair(from[4], from[5]); to.w = pair(from[6], from[7]);
+    return to;
+}
+
+// x += y (if there is a y), then h = x / sqrt(mean(x²) + epsilon) · weight: a block for each row. Rows whose width is a
+// multiple of 8 and at most 32 for each thread are kept in registers meanwhile.
+#define HELD 4
 extern "C" __global__ void add_rms_norm(bf16* x, const bf16* y, const bf16* weight, bf16* h, int width, float epsilon) {
     __shared__ float shared[33];
     long long start = (long long)blockIdx.x * width;
     float squares = 0.0f;
+    int pieces = width >> 3;
+    if ((width & 7) == 0 && pieces <= HELD * blockDim.x) {
+        float held[HELD][8];
+        #pragma unroll
+        for (int n = 0; n < HELD; n++) {
+            int at = threadIdx.x + n * blockDim.x;
+            if (at >= pieces) continue;
+            uint4* place = (uint4*)(x + start) + at;
+            spread(held[n], *place);
+            if (y) {
+                float other[8];
+                spread(other, ((const uint4*)(y + start))[at]);
+                #pragma unroll
+                for (int k = 0; k < 8; k++) held[n][k] = wide(narrow(held[n][k] + other[k]));
+                *place = gathered(held[n]);
+            }
+            #pragma unroll
+            for (int k = 0; k < 8; k++) squares += held[n][k] * held[n][k];
+        }
+        float scale = rsqrtf(block_sum(squares, shared) / width + epsilon);
+        #pragma unroll
+        for (int n = 0; n < HELD; n++) {
+            int at = threadIdx.x + n * blockDim.x;
+            if (at >= pieces) continue;
+            float factor[8];
+            spread(factor, ((const uint4*)weight)[at]);
+            #pragma unroll
+            for (int k = 0; k < 8; k++) factor[k] *= wide(narrow(held[n][k] * scale));
+            ((uint4*)(h + start))[at] = gathered(factor);
+        }
+        return;
+    }
     for (int at = threadIdx.x; at < width; at += blockDim.x) {
         float value = wide(x[start + at]);
         if (y) {
@@ -133,16 +219,30 @@ extern "C" __global__ void add_rms_norm(bf16* x, const bf16* y, const bf16* weig
     }
 }
 
-// silu(gate) · up, from rows of gate and up side by side. `width` is that of one of them.
+// silu(gate) · up, from rows of gate and up side by side. `width` is that of one of them. A thread for each eight
+// values, or for each one where the width is no multiple of 8.
+__device__ __forceinline__ float opened(float gate, float up) {
+    return wide(narrow(gate / (1.0f + __expf(-gate)))) * up;
+}
 extern "C" __global__ void swiglu(const bf16* both, bf16* out, long long rows, int width) {
     long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if ((width & 7) == 0) {
+        u32 pieces = width >> 3;
+        if (at >= rows * pieces) return;
+        u32 row = (u32)at / pieces, piece = (u32)at - row * pieces;
+        const uint4* from = (const uint4*)(both + (long long)row * 2 * width) + piece;
+        float gate[8], up[8];
+        spread(gate, from[0]);
+        spread(up, from[pieces]);
+        #pragma unroll
+        for (int k = 0; k < 8; k++) gate[k] = opened(gate[k], up[k]);
+        ((uint4*)out)[at] = gathered(gate);
+        return;
+    }
     if (at >= rows * width) return;
     long long row = at / width;
     int column = (int)(at - row * width);
-    float gate = wide(both[row * 2 * width + column]);
-    float up = wide(both[row * 2 * width + width + column]);
-    float open = wide(narrow(gate / (1.0f + __expf(-gate))));
-    out[at] = narrow(open * up);
+    out[at] = narrow(opened(wide(both[row * 2 * width + column]), wide(both[row * 2 * width + width + column])));
 }
 
 // Queries and keys of one token a row: bias (if any), norm of each head (if any), rotation to their
@@ -198,10 +298,9 @@ extern "C" __global__ void rotate_and_store(
                 qkv[start + at] = turned;
                 qkv[start + half + at] = other;
             } else {
-                // Keys are kept component by component, so that threads read positions side by side.
-                long long to = ((long long)slot * key_heads + head - query_heads) * width;
-                keys[(to + at) * capacity + position] = turned;
-                keys[(to + half + at) * capacity + position] = other;
+                long long to = (((long long)slot * key_heads + head - query_heads) * capacity + position) * width;
+                keys[to + at] = turned;
+                keys[to + half + at] = other;
             }
         }
     }
@@ -234,8 +333,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) decode_attention(
     for (int at = thread; at < QUERY_GROUP * HEAD_WIDTH; at += THREADS)
         queries[at % HEAD_WIDTH][at / HEAD_WIDTH] = scale * wide(own[at]);
     if (thread < QUERY_GROUP) { peaks[thread] = -INFINITY; sums[thread] = 0.0f; }
-    const bf16* keys = key_caches[layer] + ((long long)slot * key_heads + head) * HEAD_WIDTH * capacity;
-    const bf16* values = value_caches[layer] + ((long long)slot * key_heads + head) * capacity * HEAD_WIDTH;
+    long long place_of_slot = ((long long)slot * key_heads + head) * capacity * HEAD_WIDTH;
+    const bf16* keys = key_caches[layer] + place_of_slot;
+    const bf16* values = value_caches[layer] + place_of_slot;
     // Values: so many threads share a position, each with two components.
     const int half = HEAD_WIDTH / 2, places = THREADS / half;
     int place = thread / half, component = thread % half;
@@ -250,16 +350,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) decode_attention(
         #pragma unroll
         for (int q = 0; q < QUERY_GROUP; q++) a[q] = b[q] = 0.0f;
         if (at < length) {
-            const u32* line = (const u32*)(keys + at);
-            int step = capacity >> 1;
-            #pragma unroll 16
-            for (int d = 0; d < HEAD_WIDTH; d++) {
-                u32 both = line[d * step];
-                float x = low(both), y = high(both);
+            // The second position may lie after the last one, within the slot.
+            const u32* line = (const u32*)(keys + (long long)at * HEAD_WIDTH);
+            #pragma unroll 8
+            for (int d = 0; d < HEAD_WIDTH / 2; d++) {
+                u32 one = line[d], other = line[HEAD_WIDTH / 2 + d];
                 #pragma unroll
                 for (int q = 0; q < QUERY_GROUP; q++) {
-                    a[q] += queries[d][q] * x;
-                    b[q] += queries[d][q] * y;
+                    a[q] += queries[2 * d][q] * low(one) + queries[2 * d + 1][q] * high(one);
+                    b[q] += queries[2 * d][q] * low(other) + queries[2 * d + 1][q] * high(other);
                 }
             }
         }
@@ -336,29 +435,74 @@ extern "C" __global__ void store_tokens(
     long long from = (long long)blockIdx.x * heads * width;
     for (int at = threadIdx.x; at < heads * width; at += blockDim.x) {
         int head = at / width, component = at % width;
-        long long place = (long long)slot * heads + head;
-        key_cache[(place * width + component) * capacity + position] = keys[from + at];
-        value_cache[(place * capacity + position) * width + component] = values[from + at];
+        long long to = (((long long)slot * heads + head) * capacity + position) * width + component;
+        key_cache[to] = keys[from + at];
+        value_cache[to] = values[from + at];
     }
 }
 
-// The first tokens of one slot to another: a block for each head and component.
+// The first tokens of one slot to another: a block for each head and token.
 extern "C" __global__ void copy_slot(
     bf16* keys, bf16* values, int source, int target, int tokens, int heads, int width, int capacity) {
-    int head = blockIdx.x / width, component = blockIdx.x % width;
-    long long from = (long long)source * heads + head, to = (long long)target * heads + head;
-    for (int at = threadIdx.x; at < tokens; at += blockDim.x) {
-        keys[(to * width + component) * capacity + at] = keys[(from * width + component) * capacity + at];
-        values[(to * capacity + at) * width + component] = values[(from * capacity + at) * width + component];
+    int head = blockIdx.x / tokens, token = blockIdx.x % tokens;
+    long long from = (((long long)source * heads + head) * capacity + token) * width;
+    long long to = (((long long)target * heads + head) * capacity + token) * width;
+    for (int at = threadIdx.x; at < width; at += blockDim.x) {
+        keys[to + at] = keys[from + at];
+        values[to + at] = values[from + at];
     }
 }
 
 // Of add_rms_norm without y: the gradient by x, and parts of the one by the weight, one row of
-// `parts` for each block, which takes every gridDim.x-th row.
+// `parts` for each block, which takes every gridDim.x-th row. Where the width is a multiple of 8 and at most 8 for each
+// thread, a thread keeps its columns' part in registers.
 extern "C" __global__ void rms_norm_backward(
     const bf16* x, const bf16* weight, const bf16* gradient, bf16* by_x, float* parts, int rows, int width, float epsilon) {
     __shared__ float shared[33];
     float* own = parts + (long long)blockIdx.x * width;
+    if ((width & 7) == 0 && (width >> 3) <= blockDim.x) {
+        __shared__ float2 of_warps[32];
+        int at = threadIdx.x, lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = (blockDim.x + 31) >> 5;
+        bool real = at < width >> 3;
+        float factor[8], part[8];
+        #pragma unroll
+        for (int k = 0; k < 8; k++) factor[k] = part[k] = 0.0f;
+        if (real) spread(factor, ((const uint4*)weight)[at]);
+        for (int row = blockIdx.x; row < rows; row += gridDim.x) {
+            long long piece = ((long long)row * width >> 3) + at;
+            float value[8], above[8], squares = 0.0f, dot = 0.0f;
+            if (real) {
+                spread(value, ((const uint4*)x)[piece]);
+                spread(above, ((const uint4*)gradient)[piece]);
+                #pragma unroll
+                for (int k = 0; k < 8; k++) {
+                    squares += value[k] * value[k];
+                    dot += value[k] * factor[k] * above[k];
+                }
+            }
+            squares = warp_sum(squares);
+            dot = warp_sum(dot);
+            if (lane == 0) { of_warps[warp].x = squares; of_warps[warp].y = dot; }
+            __syncthreads();
+            squares = dot = 0.0f;
+            for (int n = 0; n < warps; n++) { squares += of_warps[n].x; dot += of_warps[n].y; }
+            __syncthreads();
+            float scale = rsqrtf(squares / width + epsilon), mean = dot * scale * scale * scale / width;
+            if (real) {
+                #pragma unroll
+                for (int k = 0; k < 8; k++) {
+                    part[k] += above[k] * value[k] * scale;
+                    value[k] = above[k] * factor[k] * scale - value[k] * mean;
+                }
+                ((uint4*)by_x)[piece] = gathered(value);
+            }
+        }
+        if (real) {
+            #pragma unroll
+            for (int k = 0; k < 8; k++) own[8 * at + k] = part[k];
+        }
+        return;
+    }
     for (int row = blockIdx.x; row < rows; row += gridDim.x) {
         long long start = (long long)row * width;
         float squares = 0.0f, dot = 0.0f;
@@ -378,24 +522,51 @@ extern "C" __global__ void rms_norm_backward(
     }
 }
 
-// The sum of rows, a thread for each column.
-extern "C" __global__ void sum_rows(const float* parts, bf16* out, int rows, int width) {
-    int column = blockIdx.x * blockDim.x + threadIdx.x;
-    if (column >= width) return;
+// The sum of rows: a block of 256 threads for 32 columns, of which each warp takes every eighth row.
+extern "C" __global__ void __launch_bounds__(256) sum_rows(const float* parts, bf16* out, int rows, int width) {
+    __shared__ float sums[8][32];
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, column = blockIdx.x * 32 + lane;
     float sum = 0.0f;
-    for (int row = 0; row < rows; row++) sum += parts[(long long)row * width + column];
+    if (column < width) {
+        #pragma unroll 8
+        for (int row = warp; row < rows; row += 8) sum += parts[(long long)row * width + column];
+    }
+    sums[warp][lane] = sum;
+    __syncthreads();
+    if (warp > 0 || column >= width) return;
+    for (int n = 1; n < 8; n++) sum += sums[n][lane];
     out[column] = narrow(sum);
 }
 
-// Of swiglu: the gradient by gate and up, side by side.
+// Of swiglu: the gradient by gate and up, side by side. Threads as there.
+__device__ __forceinline__ void opened_backward(float above, float& gate, float& up) {
+    float share = 1.0f / (1.0f + __expf(-gate)), by_gate = above * up * share * (1.0f + gate * (1.0f - share));
+    up = above * gate * share;
+    gate = by_gate;
+}
 extern "C" __global__ void swiglu_backward(const bf16* both, const bf16* gradient, bf16* out, long long rows, int width) {
     long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if ((width & 7) == 0) {
+        u32 pieces = width >> 3;
+        if (at >= rows * pieces) return;
+        u32 row = (u32)at / pieces, piece = (u32)at - row * pieces;
+        long long start = (long long)row * 2 * pieces + piece;
+        float gate[8], up[8], above[8];
+        spread(gate, ((const uint4*)both)[start]);
+        spread(up, ((const uint4*)both)[start + pieces]);
+        spread(above, ((const uint4*)gradient)[at]);
+        #pragma unroll
+        for (int k = 0; k < 8; k++) opened_backward(above[k], gate[k], up[k]);
+        ((uint4*)out)[start] = gathered(gate);
+        ((uint4*)out)[start + pieces] = gathered(up);
+        return;
+    }
     if (at >= rows * width) return;
     long long row = at / width, start = row * 2 * width + (at - row * width);
-    float gate = wide(both[start]), up = wide(both[start + width]), above = wide(gradient[at]);
-    float share = 1.0f / (1.0f + __expf(-gate));
-    out[start] = narrow(above * up * share * (1.0f + gate * (1.0f - share)));
-    out[start + width] = narrow(above * gate * share);
+    float gate = wide(both[start]), up = wide(both[start + width]);
+    opened_backward(wide(gradient[at]), gate, up);
+    out[start] = narrow(gate);
+    out[start + width] = narrow(up);
 }
 
 // From rows of queries, keys and values side by side, one a token, to rotated queries

@@ -11,7 +11,9 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind, unary};
 use burn::backend::fusion::custom::TensorSpec;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Autodiff, Backend, Dispatch, TensorMetadata, backend_extension};
-use burn::tensor::{Int, Shape, Tensor};
+use burn::tensor::{DType, Int, Shape, Tensor};
+
+use super::flash;
 
 /// One kernel each way.
 #[backend_extension(Autodiff, Cube, Fusion)]
@@ -54,6 +56,27 @@ pub(crate) trait LayerOps: Backend {
         turn: Turn,
     ) -> FloatTensor<Self>;
 
+    /// [`attend`](Self::attend) of heads that `flash` fits, with what its gradient needs: the result, the rotated
+    /// input, and the logarithm of each row's sum of exponentials.
+    #[fusion(meta = |all, cosines, _sines, turn| flash_spec(all, cosines, turn))]
+    fn flash(
+        all: FloatTensor<Self>,
+        cosines: FloatTensor<Self>,
+        sines: FloatTensor<Self>,
+        turn: Turn,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
+
+    #[fusion(dtype = rotated, shape = rotated)]
+    fn flash_backward(
+        rotated: FloatTensor<Self>,
+        cosines: FloatTensor<Self>,
+        sines: FloatTensor<Self>,
+        out: FloatTensor<Self>,
+        normalisers: FloatTensor<Self>,
+        gradient: FloatTensor<Self>,
+        turn: Turn,
+    ) -> FloatTensor<Self>;
+
     /// The rows of `table` with the given numbers.
     #[fusion(meta = |table, ids| TensorSpec::new(Shape::from([ids.shape[0], table.shape[1]]), table.dtype))]
     fn rows(table: FloatTensor<Self>, ids: IntTensor<Self>) -> FloatTensor<Self>;
@@ -83,6 +106,11 @@ fn attended_spec(all: &TensorSpec, cosines: &TensorSpec, turn: &Turn) -> TensorS
     let width = 2 * cosines.shape[cosines.shape.num_dims() - 1];
     let shape = [all.shape[0], all.shape[1], turn.query_heads * width];
     TensorSpec::new(Shape::from(shape), all.dtype)
+}
+
+fn flash_spec(all: &TensorSpec, cosines: &TensorSpec, turn: &Turn) -> (TensorSpec, TensorSpec, TensorSpec) {
+    let rows = Shape::from([all.shape[0], turn.query_heads, all.shape[1]]);
+    (attended_spec(all, cosines, turn), all.clone(), TensorSpec::new(rows, DType::F32))
 }
 
 /// `x / √(mean(x²) + ε) · weight` over the last dimension.
@@ -155,6 +183,29 @@ impl<B: Backend + LayerOps> Backward<B, 1> for Attend {
 }
 
 #[derive(Debug)]
+struct Flash;
+
+#[derive(Clone, Debug)]
+struct Kept<B: Backend> {
+    rotated: FloatTensor<B>,
+    tables: [FloatTensor<B>; 2],
+    out: FloatTensor<B>,
+    normalisers: FloatTensor<B>,
+    turn: Turn,
+}
+
+impl<B: Backend + LayerOps> Backward<B, 1> for Flash {
+    type State = Kept<B>;
+
+    fn backward(self, ops: Ops<Kept<B>, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
+        let Kept { rotated, tables: [cosines, sines], out, normalisers, turn } = ops.state;
+        unary::<B, _>(ops.parents, ops.node, grads, |gradient| {
+            B::flash_backward(rotated, cosines, sines, out, normalisers, gradient, turn)
+        });
+    }
+}
+
+#[derive(Debug)]
 struct Rows;
 
 impl<B: Backend + LayerOps> Backward<B, 1> for Rows {
@@ -207,8 +258,24 @@ impl<B: Backend + LayerOps, C: CheckpointStrategy> LayerOps for Autodiff<B, C> {
         sines: FloatTensor<Self>,
         turn: Turn,
     ) -> FloatTensor<Self> {
-        let prepared = Backward::<B, 1>::prepare::<C>(Attend, [all.node()]);
         let tables = [cosines.primitive().clone(), sines.primitive().clone()];
+        let half = tables[0].shape();
+        if flash::fits(2 * half[half.num_dims() - 1]) {
+            let prepared = Backward::<B, 1>::prepare::<C>(Flash, [all.node()]);
+            return match prepared.compute_bound().stateful() {
+                OpsKind::Tracked(prepared) => {
+                    let [cosines, sines] = tables.clone();
+                    let (out, rotated, normalisers) = B::flash(all.primitive().clone(), cosines, sines, turn);
+                    let kept = Kept { rotated, tables, out: out.clone(), normalisers, turn };
+                    prepared.finish(kept, out)
+                }
+                OpsKind::UnTracked(prepared) => {
+                    let [cosines, sines] = tables;
+                    prepared.finish(B::attend(all.primitive().clone(), cosines, sines, turn))
+                }
+            };
+        }
+        let prepared = Backward::<B, 1>::prepare::<C>(Attend, [all.node()]);
         let [cosines, sines] = tables.clone();
         let out = B::attend(all.primitive().clone(), cosines, sines, turn);
         match prepared.compute_bound().stateful() {
@@ -218,6 +285,27 @@ impl<B: Backend + LayerOps, C: CheckpointStrategy> LayerOps for Autodiff<B, C> {
             }
             OpsKind::UnTracked(prepared) => prepared.finish(out),
         }
+    }
+
+    fn flash(
+        _all: FloatTensor<Self>,
+        _cosines: FloatTensor<Self>,
+        _sines: FloatTensor<Self>,
+        _turn: Turn,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        unreachable!("`attend` computes it where a gradient is kept")
+    }
+
+    fn flash_backward(
+        _rotated: FloatTensor<Self>,
+        _cosines: FloatTensor<Self>,
+        _sines: FloatTensor<Self>,
+        _out: FloatTensor<Self>,
+        _normalisers: FloatTensor<Self>,
+        _gradient: FloatTensor<Self>,
+        _turn: Turn,
+    ) -> FloatTensor<Self> {
+        unreachable!("gradients of gradients are not computed")
     }
 
     fn norm_backward(

@@ -9,15 +9,25 @@ mod cube;
 #[cfg(feature = "cuda")]
 mod cuda;
 #[cfg(feature = "cuda")]
+mod flash;
+#[cfg(feature = "cuda")]
+mod head_ops;
+#[cfg(feature = "cuda")]
 mod layer_ops;
+#[cfg(feature = "cuda")]
+mod lora_ops;
 mod ops;
 #[cfg(test)]
 mod tests;
 
 #[cfg(feature = "cuda")]
-pub(crate) use cuda::{Decoder, DeviceCache, Step};
+pub(crate) use cuda::{Decoder, DeviceCache, DeviceMoments, Drawing, Rates, Step, Stepped, squared_norm};
+#[cfg(feature = "cuda")]
+pub(crate) use head_ops::{logits_gradient, pulled, read_logits};
 #[cfg(feature = "cuda")]
 pub(crate) use layer_ops::{Turn, attend, rms_norm, rows, swiglu};
 #[cfg(feature = "cuda")]
-pub(crate) use ops::has_own_kernels;
+pub(crate) use lora_ops::{Columns, add_low_rank};
 pub(crate) use ops::{causal_attention, fuses_attention, matmul, matmul_wide};
+#[cfg(feature = "cuda")]
+pub(crate) use ops::{has_own_kernels, on_gpu};

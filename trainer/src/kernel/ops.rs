@@ -103,7 +103,7 @@ pub(crate) fn causal_attention(
     Tensor::from_dispatch(<Dispatch as TrainerOps>::own_attention(queries, keys, values, scale, window))
 }
 
-fn on_gpu(device: &Device) -> bool {
+pub(crate) fn on_gpu(device: &Device) -> bool {
     #[cfg(feature = "cuda")]
     return device.clone().inner() != Device::flex() && super::cuda::available();
     #[cfg(not(feature = "cuda"))]

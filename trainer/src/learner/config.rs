@@ -1,5 +1,6 @@
 //! What can be set about learning?
 
+use burn::prelude::Device;
 use serde::{Deserialize, Serialize};
 
 use super::LearnError;
@@ -37,11 +38,40 @@ pub struct LearnerConfig {
     /// Upper bound of `sequences · padded length` in one forward pass, which bounds the memory of
     /// a step. A longer sequence makes a micro-batch of its own.
     pub micro_batch_tokens: usize,
-    /// Sequences are padded to a multiple of this many tokens; more than 1 keeps the number of
-    /// shapes small where each new one costs kernel tuning (CUDA).
+    /// Sequences are padded to a multiple of this many tokens. 0 is what suits the device: 256 on
+    /// CUDA, where every new shape costs kernel tuning, and 1 on the CPU.
     pub pad_to_multiple_of: usize,
     /// The head is run on at most this many positions at once, which bounds the `[rows, vocabulary]`
-    /// matrices.
+    /// matrices. 0 is what suits the device: 4096 on CUDA, 256 on the CPU.
+    pub head_rows: usize,
+    /// What the backward pass finds of the forward pass.
+    #[serde(skip_serializing_if = "Recompute::is_none")]
+    pub recompute: Recompute,
+}
+
+/// What a backward pass does not keep of the forward pass and computes again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Recompute {
+    /// Nothing: all that it needs is kept. The fastest way, if it fits.
+    #[default]
+    None,
+    /// All within a layer: kept is the input of each layer alone, and a layer runs forward again
+    /// right before its backward pass (Chen et al. 2016, arXiv:1604.06174). The gradient is the
+    /// same; a step takes about a third longer.
+    Layer,
+}
+
+impl Recompute {
+    /// Whether nothing is computed again.
+    pub fn is_none(&self) -> bool {
+        *self == Self::None
+    }
+}
+
+/// How much is computed at once on a device.
+pub(super) struct Sizes {
+    pub pad_to_multiple_of: usize,
     pub head_rows: usize,
 }
 
@@ -59,13 +89,28 @@ impl Default for LearnerConfig {
             kl: KlPenalty::default(),
             entropy_bonus: 0.0,
             micro_batch_tokens: 2048,
-            pad_to_multiple_of: 1,
-            head_rows: 256,
+            pad_to_multiple_of: 0,
+            head_rows: 0,
+            recompute: Recompute::default(),
         }
     }
 }
 
 impl LearnerConfig {
+    /// The one rule of what suits a device, where the settings leave it open.
+    pub(super) fn sizes(&self, device: &Device) -> Sizes {
+        let on_cpu = device.clone().inner() == Device::flex();
+        let or = |given: usize, cpu: usize, cuda: usize| match given {
+            0 if on_cpu => cpu,
+            0 => cuda,
+            given => given,
+        };
+        Sizes {
+            pad_to_multiple_of: or(self.pad_to_multiple_of, 1, 256),
+            head_rows: or(self.head_rows, 256, 4096),
+        }
+    }
+
     /// Refuses values that cannot work.
     pub fn check(&self) -> Result<(), LearnError> {
         let constant = match self.aggregation {
@@ -78,8 +123,6 @@ impl LearnerConfig {
             ("temperature", f64::from(self.temperature), self.temperature.is_finite()),
             ("aggregation.tokens", constant, constant.is_finite()),
             ("micro_batch_tokens", self.micro_batch_tokens as f64, true),
-            ("pad_to_multiple_of", self.pad_to_multiple_of as f64, true),
-            ("head_rows", self.head_rows as f64, true),
         ];
         for (name, value, usable) in rules {
             if !usable || value <= 0.0 {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::checkpoint::CheckpointError;
 use crate::optimizer::OptimizerError;
+use crate::parallel::ParallelError;
 use crate::weights::WeightsError;
 
 /// What the learner refuses. Numbers that went wrong *during* a step are not here: such a step is
@@ -51,6 +52,8 @@ pub enum LearnError {
     Optimizer(#[from] OptimizerError),
     #[error("{0}")]
     Weights(#[from] WeightsError),
+    #[error("{0}")]
+    Parallel(#[from] ParallelError),
     #[error("{0}")]
     Checkpoint(#[from] CheckpointError),
     #[error(

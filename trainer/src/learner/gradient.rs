@@ -1,21 +1,26 @@
 //! What is the gradient of a step?
 
+use std::sync::Arc;
+
 use burn::prelude::*;
 use burn::tensor::DType;
 
-use super::batch::{MicroBatch, Row, pack};
+use super::batch::{Row, pack};
+use super::layers::{Forward, trained_hidden};
+use super::report::read_all;
 use super::{LearnerConfig, Sample, head};
 use crate::model::CausalLm;
 use crate::objective::{Objective, Rows, effective_sample_size};
 use crate::optimizer::StepGradients;
 
 /// What a step wants of the log-probabilities.
-pub(super) enum Aim<'a> {
+#[derive(Clone)]
+pub(super) enum Aim {
     /// Cross entropy.
     Supervised,
     /// A policy gradient; `before` holds ℓ_θ of every token before the step, for objectives that
     /// need statistics of the whole step.
-    Policy { objective: Objective, before: Option<&'a [Vec<f32>]> },
+    Policy { objective: Objective, before: Option<Arc<Vec<Vec<f32>>>> },
 }
 
 /// Everything that the backward passes of a step leave.
@@ -28,12 +33,17 @@ pub(super) struct Pass {
     pub entropy: Vec<Tensor<1>>,
     pub limited: Vec<Tensor<1>>,
     pub loss: Vec<Tensor<1>>,
+    /// Tokens that went through the model, and those with padding.
+    pub tokens: usize,
+    pub padded: usize,
 }
 
-/// The gradient of `Σ weight · loss / denominator` over all samples.
+/// The gradient of `Σ weight · loss / denominator` over the samples with the numbers `members`.
+/// Statistics that an objective reads are those of all samples.
 pub(super) fn gradient(
     model: &CausalLm,
     samples: &[Sample],
+    members: &[usize],
     config: &LearnerConfig,
     aim: &Aim,
     denominator: f64,
@@ -46,17 +56,20 @@ pub(super) fn gradient(
         entropy: Vec::new(),
         limited: Vec::new(),
         loss: Vec::new(),
+        tokens: 0,
+        padded: 0,
     };
     let statistics = Statistics::of(samples, aim);
     let temperature = match aim {
         Aim::Supervised => 1.0,
         Aim::Policy { .. } => config.temperature,
     };
-    for batch in pack(samples, config.micro_batch_tokens, config.pad_to_multiple_of) {
-        let selected = trained_hidden(model, &batch, device);
-        let values = selected.clone().inner();
+    let sizes = config.sizes(device);
+    for batch in pack(samples, members, config.micro_batch_tokens, sizes.pad_to_multiple_of) {
+        let forward = Forward::new(model, &batch, config.recompute, device);
+        let values = forward.values();
         let mut by_hidden = Vec::new();
-        for (chunk, start) in batch.rows.chunks(config.head_rows).zip((0..).step_by(config.head_rows)) {
+        for (chunk, start) in batch.rows.chunks(sizes.head_rows).zip((0..).step_by(sizes.head_rows)) {
             let hidden = values.clone().slice_dim(0, start..start + chunk.len());
             let terms = Terms::new(chunk, samples, config, aim, &statistics, denominator, device);
             let mut left = None;
@@ -80,54 +93,38 @@ pub(super) fn gradient(
                 pass.limited.push(limited);
             }
         }
-        // Into the layers: the gradient of Σ hidden · constant by the hidden states is the
-        // constant. Without a graph only the head is trained, and it has its gradient already.
-        if selected.is_tracked() {
-            let mut gradients = (selected * Tensor::cat(by_hidden, 0)).sum().backward();
-            pass.gradients.accumulate(model, &mut gradients);
-        }
+        forward.pull_back(model, &batch, Tensor::cat(by_hidden, 0), &mut pass.gradients, device);
+        pass.tokens += batch.tokens;
+        pass.padded += batch.sequences * batch.width;
         pass.rows.extend(batch.rows);
     }
     pass
 }
 
-/// ℓ_θ of the trained tokens of each sample, aligned with its ids; 0 where the mask is false.
+/// ℓ_θ of the trained tokens of each sample with a number in `members`, aligned with its ids; 0
+/// where the mask is false, and of all other samples.
 pub(super) fn logprobs(
     model: &CausalLm,
     samples: &[Sample],
+    members: &[usize],
     config: &LearnerConfig,
     device: &Device,
 ) -> Vec<Vec<f32>> {
     let mut all: Vec<Vec<f32>> = samples.iter().map(|sample| vec![0.0; sample.ids.len()]).collect();
     let (mut rows, mut read) = (Vec::new(), Vec::new());
-    for batch in pack(samples, config.micro_batch_tokens, config.pad_to_multiple_of) {
+    let sizes = config.sizes(device);
+    for batch in pack(samples, members, config.micro_batch_tokens, sizes.pad_to_multiple_of) {
         let selected = trained_hidden(model, &batch, device);
-        for (chunk, start) in batch.rows.chunks(config.head_rows).zip((0..).step_by(config.head_rows)) {
+        for (chunk, start) in batch.rows.chunks(sizes.head_rows).zip((0..).step_by(sizes.head_rows)) {
             let hidden = selected.clone().slice_dim(0, start..start + chunk.len());
             read.push(head::logprobs(model, hidden, targets(chunk, device), config.temperature));
         }
         rows.extend(batch.rows);
     }
-    for (row, value) in rows.iter().zip(super::step::read_all(read)) {
+    for (row, value) in rows.iter().zip(read_all(read)) {
         all[row.sample][row.position] = value;
     }
     all
-}
-
-/// The final hidden states of the trained rows, `[rows, hidden size]`.
-fn trained_hidden(model: &CausalLm, batch: &MicroBatch, device: &Device) -> Tensor<2> {
-    let shape = [batch.sequences, batch.width];
-    let ids = Tensor::<2, Int>::from_data(TensorData::new(batch.ids.clone(), shape), device);
-    let hidden = model.hidden(ids);
-    let width = hidden.dims()[2];
-    let hidden: Tensor<2> = hidden.reshape([batch.sequences * batch.width, width]);
-    let flat: Vec<i32> = batch.rows.iter().map(|row| row.flat as i32).collect();
-    let all = flat.len() == batch.sequences * batch.width && flat.iter().zip(0..).all(|(at, n)| *at == n);
-    if all {
-        return hidden;
-    }
-    let flat = Tensor::<1, Int>::from_data(TensorData::new(flat, [batch.rows.len()]), device);
-    crate::model::pick_rows(hidden, flat)
 }
 
 fn targets(rows: &[Row], device: &Device) -> Tensor<1, Int> {
@@ -156,7 +153,7 @@ impl Statistics {
         };
         let log_ratios: Vec<Vec<f64>> = samples
             .iter()
-            .zip(*before)
+            .zip(before.iter())
             .map(|(sample, logp)| {
                 let old = sample.old_logprobs.as_ref().unwrap_or(&sample.logprobs);
                 let trained =

@@ -9,6 +9,8 @@ use burn::prelude::*;
 use burn::tensor::activation::softmax;
 use burn::tensor::{Gradients, IndexingUpdateOp};
 
+#[cfg(feature = "cuda")]
+use crate::kernel::{has_own_kernels, logits_gradient, matmul_wide, pulled, read_logits};
 use crate::model::CausalLm;
 
 /// What the head says about some rows; each tensor is `[rows]`, without a graph.
@@ -39,6 +41,12 @@ pub(super) fn logprobs(
     targets: Tensor<1, Int>,
     temperature: f32,
 ) -> Tensor<1> {
+    #[cfg(feature = "cuda")]
+    if fuses(model, &hidden) {
+        let logits = matmul_wide(hidden, model.head());
+        let [logp, _, _] = read_logits(logits, targets, f64::from(temperature).recip());
+        return logp;
+    }
     read(heated(model, hidden, temperature), &targets.unsqueeze_dim(1)).logp
 }
 
@@ -69,6 +77,10 @@ pub(super) fn pull_back(
     temperature: f32,
     by_row: impl FnOnce(Tensor<1>, Tensor<1>) -> (Tensor<1>, Option<Tensor<1>>),
 ) -> Chunk {
+    #[cfg(feature = "cuda")]
+    if fuses(model, &hidden) {
+        return fused_pull_back(model, hidden, targets, temperature, by_row);
+    }
     let hidden = hidden.autodiff().require_grad();
     let logits = heated(model, hidden.clone(), temperature);
     let targets: Tensor<2, Int> = targets.unsqueeze_dim(1);
@@ -87,6 +99,39 @@ pub(super) fn pull_back(
     let by_logits = (probabilities * slope).scatter(1, targets, by_logp, IndexingUpdateOp::Add);
     // The gradient of Σ logits · constant by the logits is the constant.
     let mut gradients = (logits * by_logits).sum().backward();
+    let by_hidden = match hidden.grad_remove(&mut gradients) {
+        Some(gradient) => gradient,
+        None => hidden.inner().zeros_like(),
+    };
+    Chunk { logp, entropy, by_hidden, gradients }
+}
+
+/// Whether one kernel reads the rows' log-probabilities and one writes their gradient.
+#[cfg(feature = "cuda")]
+fn fuses(model: &CausalLm, hidden: &Tensor<2>) -> bool {
+    model.config().logit_softcap.is_none() && has_own_kernels(hidden)
+}
+
+/// [`pull_back`] with the logits of the chunk in f32 and their gradient in bf16, and nothing else of that size.
+#[cfg(feature = "cuda")]
+fn fused_pull_back(
+    model: &CausalLm,
+    hidden: Tensor<2>,
+    targets: Tensor<1, Int>,
+    temperature: f32,
+    by_row: impl FnOnce(Tensor<1>, Tensor<1>) -> (Tensor<1>, Option<Tensor<1>>),
+) -> Chunk {
+    let weight = model.head();
+    let inverse = f64::from(temperature).recip();
+    let logits = matmul_wide(hidden.clone(), weight.clone().inner());
+    let [logp, entropy, normalisers] = read_logits(logits.clone(), targets.clone(), inverse);
+    let (by_logp, by_entropy) = by_row(logp.clone(), entropy.clone());
+    let by_entropy = by_entropy.unwrap_or_else(|| by_logp.zeros_like());
+    let by_logits =
+        logits_gradient(logits, targets, [normalisers, entropy.clone()], [by_logp, by_entropy], inverse);
+    let hidden = hidden.autodiff().require_grad();
+    let tied = model.config().tie_word_embeddings;
+    let mut gradients = pulled(hidden.clone(), weight, by_logits.autodiff(), tied).backward();
     let by_hidden = match hidden.grad_remove(&mut gradients) {
         Some(gradient) => gradient,
         None => hidden.inner().zeros_like(),

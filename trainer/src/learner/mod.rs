@@ -8,6 +8,8 @@ mod config;
 mod error;
 mod gradient;
 mod head;
+mod layers;
+mod replicas;
 mod report;
 mod sample;
 mod sft;
@@ -16,7 +18,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-pub use config::LearnerConfig;
+pub use config::{LearnerConfig, Recompute};
 pub use error::LearnError;
 pub use report::{MOST_SKIPS, Ratios, StepReport};
 pub use sample::Sample;

@@ -1,9 +1,11 @@
 //! What happened in a step?
 
+use burn::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::Sample;
 use super::batch::Row;
+use super::gradient::Pass;
 
 /// Skipped steps in a row after which a run should end.
 pub const MOST_SKIPS: u32 = 3;
@@ -23,6 +25,9 @@ pub struct StepReport {
     pub tokens: usize,
     /// All tokens that went through the model, without padding.
     pub context_tokens: usize,
+    /// Share of what went through the model that was padding, 0 to 1.
+    #[serde(default)]
+    pub padding: f64,
     /// Mean entropy of the policy at the trained tokens, in nats.
     pub entropy: f64,
     /// What only a policy step has.
@@ -75,4 +80,65 @@ impl Ratios {
         }
         sum
     }
+}
+
+/// What a step computed, on the host.
+pub(super) struct Measured {
+    /// The trained tokens in the order of the lists below.
+    pub rows: Vec<Row>,
+    pub logp: Vec<f32>,
+    pub entropy: Vec<f32>,
+    /// 1 where the objective's bound cut the gradient.
+    pub limited: Vec<f32>,
+    pub loss: f64,
+    /// Of the gradient; none if no parameter received one.
+    pub norm_squared: Option<f32>,
+    /// Tokens that went through the model, and those with padding.
+    pub tokens: usize,
+    pub padded: usize,
+}
+
+impl Measured {
+    /// Reads everything in one transfer.
+    pub fn of(pass: &Pass) -> Self {
+        let count = pass.rows.len();
+        let lists = [&pass.logp, &pass.entropy, &pass.limited, &pass.loss];
+        let mut parts: Vec<Tensor<1>> = lists.into_iter().flatten().cloned().collect();
+        parts.extend(pass.gradients.norm_squared());
+        let all = read_all(parts);
+        let (logp, rest) = all.split_at(count);
+        let (entropy, rest) = rest.split_at(count);
+        let (limited, rest) = rest.split_at(count);
+        let (losses, norm_squared) = rest.split_at(pass.loss.len());
+        Self {
+            rows: pass.rows.clone(),
+            logp: logp.to_vec(),
+            entropy: entropy.to_vec(),
+            limited: limited.to_vec(),
+            loss: losses.iter().map(|loss| f64::from(*loss)).sum(),
+            norm_squared: norm_squared.first().copied(),
+            tokens: pass.tokens,
+            padded: pass.padded,
+        }
+    }
+
+    /// With what another replica computed of the same step; the gradient is the same for both.
+    pub fn with(mut self, other: Self) -> Self {
+        self.rows.extend(other.rows);
+        self.logp.extend(other.logp);
+        self.entropy.extend(other.entropy);
+        self.limited.extend(other.limited);
+        self.loss += other.loss;
+        self.tokens += other.tokens;
+        self.padded += other.padded;
+        self
+    }
+}
+
+/// The values of all tensors, one after the other, in a single transfer.
+pub(super) fn read_all(tensors: Vec<Tensor<1>>) -> Vec<f32> {
+    if tensors.is_empty() {
+        return Vec::new();
+    }
+    Tensor::cat(tensors, 0).into_data().iter::<f32>().collect()
 }

@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
+use burn::prelude::Device;
 use serde::{Deserialize, Serialize};
 
 use super::{LearnError, Learner, LearnerConfig, Sample, StepReport};
 use crate::model::CausalLm;
 use crate::optimizer::{Decay, Schedule};
+use crate::parallel::Exchange;
 
 /// Settings of supervised fine-tuning.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,6 +79,15 @@ impl Sft {
     ) -> Result<Self, LearnError> {
         let learner = Learner::load_state(base, settings(&config, samples.len())?, folder)?;
         Ok(Self { learner, samples, config, done, order: None })
+    }
+
+    /// The same on further devices; see [`Learner::with_replicas`].
+    ///
+    /// # Errors
+    /// If they cannot work together.
+    pub fn with_replicas(mut self, others: &[Device], exchange: Exchange) -> Result<Self, LearnError> {
+        self.learner = self.learner.with_replicas(others, exchange)?;
+        Ok(self)
     }
 
     /// Writes the learner's state into the new folder `folder`.
@@ -165,7 +176,6 @@ pub fn shuffled(count: usize, seed: u64) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Device;
     use crate::model::{LoraConfig, ModelConfig};
 
     fn base() -> CausalLm {
@@ -216,7 +226,9 @@ mod tests {
 
     #[test]
     fn an_adapter_taken_up_again_ends_with_the_same_bits() {
-        resumes(|| base().with_lora(LoraConfig { rank: 2, alpha: 4.0, first_layer: 0 }, 3));
+        resumes(|| {
+            base().with_lora(LoraConfig { rank: 2, alpha: 4.0, first_layer: 0, ..LoraConfig::default() }, 3)
+        });
     }
 
     #[test]
@@ -244,6 +256,20 @@ mod tests {
         assert!((first.loss - before).abs() < 1e-4, "{} {before}", first.loss);
         while sft.step().unwrap().is_some() {}
         assert!(sft.loss_of(&samples()).unwrap() < before - 0.5);
+    }
+
+    #[test]
+    fn two_devices_go_through_the_same_losses() {
+        let losses = |others: &[Device]| -> Vec<f64> {
+            let sft = Sft::new(base(), samples(), config()).unwrap();
+            let mut sft = sft.with_replicas(others, Exchange::Host).unwrap();
+            std::iter::from_fn(|| sft.step().unwrap().map(|report| report.loss)).collect()
+        };
+        let (one, two) = (losses(&[]), losses(&[Device::flex()]));
+        assert_eq!(one.len(), 9);
+        for (one, two) in one.iter().zip(&two) {
+            assert!((one - two).abs() < 1e-4, "{one} {two}");
+        }
     }
 
     #[test]

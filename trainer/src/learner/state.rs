@@ -6,7 +6,7 @@ use std::path::Path;
 use burn::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::step::read_all;
+use super::report::read_all;
 use super::{LearnError, Learner, LearnerConfig};
 use crate::checkpoint::{digests_of, read_adapter, verify_digests, write_adapter, write_folder, write_json};
 use crate::model::CausalLm;
@@ -53,7 +53,7 @@ impl Learner {
                 write_safetensors(&folder.join(MODEL), &model.named_tensors(), StoredType::F32)?;
             }
             let optimizer = folder.join(OPTIMIZER);
-            write_safetensors(&optimizer, &moments_to_host(self.optimizer.moments()), StoredType::F32)?;
+            write_safetensors(&optimizer, &moments_to_host(&self.optimizer.moments()), StoredType::F32)?;
             let state = State {
                 format: FORMAT,
                 steps: self.optimizer.steps(),

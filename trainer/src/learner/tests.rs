@@ -17,20 +17,20 @@ fn shape(tied: bool) -> ModelConfig {
     ModelConfig { max_position_embeddings: 64, tie_word_embeddings: tied, ..usual }
 }
 
-fn full(tied: bool) -> CausalLm {
+pub(super) fn full(tied: bool) -> CausalLm {
     CausalLm::random(shape(tied), 7, &Device::flex())
 }
 
 /// LoRA on the upper two layers, with a B that is not zero, so that every factor has a gradient.
-fn adapted() -> CausalLm {
-    let lora = LoraConfig { rank: 2, alpha: 4.0, first_layer: 1 };
+pub(super) fn adapted() -> CausalLm {
+    let lora = LoraConfig { rank: 2, alpha: 4.0, first_layer: 1, ..LoraConfig::default() };
     let mut learner = Learner::new(full(true).with_lora(lora, 3), LearnerConfig::default()).unwrap();
     learner.supervised_step(&samples(5)).unwrap();
     learner.model()
 }
 
 /// Samples of different lengths with gaps in their masks, off policy.
-fn samples(seed: u64) -> Vec<Sample> {
+pub(super) fn samples(seed: u64) -> Vec<Sample> {
     let mut random = StdRng::seed_from_u64(seed);
     (0..8)
         .map(|index| {
@@ -43,7 +43,7 @@ fn samples(seed: u64) -> Vec<Sample> {
         .collect()
 }
 
-fn all_objectives() -> [Objective; 5] {
+pub(super) fn all_objectives() -> [Objective; 5] {
     [
         Objective::default(),
         Objective::Gspo { low: 0.1, high: 0.1 },
@@ -54,10 +54,14 @@ fn all_objectives() -> [Objective; 5] {
 }
 
 /// The gradient of a policy step, by parameter.
-fn policy_gradient(model: &CausalLm, config: &LearnerConfig, samples: &[Sample]) -> Vec<(String, Vec<f32>)> {
+pub(super) fn policy_gradient(
+    model: &CausalLm,
+    config: &LearnerConfig,
+    samples: &[Sample],
+) -> Vec<(String, Vec<f32>)> {
     let learner = Learner::new(model.clone(), config.clone()).unwrap();
     let before = learner.logprobs(samples).unwrap();
-    let aim = Aim::Policy { objective: config.objective, before: Some(&before) };
+    let aim = Aim::Policy { objective: config.objective, before: Some(before.into()) };
     values(&learner.gradient(samples, &aim).unwrap().gradients)
 }
 
@@ -247,7 +251,7 @@ fn only_adapters_of_the_upper_layers_have_gradients() {
 
 #[test]
 fn a_model_with_nothing_to_train_is_refused() {
-    let lora = LoraConfig { rank: 2, alpha: 4.0, first_layer: 0 };
+    let lora = LoraConfig { rank: 2, alpha: 4.0, first_layer: 0, ..LoraConfig::default() };
     let frozen = full(true).with_lora(lora, 1).no_grad();
     let error = Learner::new(frozen, LearnerConfig::default()).err().unwrap();
     assert!(matches!(error, LearnError::NothingTrainable));
@@ -450,7 +454,7 @@ fn a_step_without_trained_tokens_is_skipped() {
 
 #[test]
 fn a_resumed_learner_repeats_the_bits_of_the_one_it_continues() {
-    let lora = LoraConfig { rank: 2, alpha: 4.0, first_layer: 1 };
+    let lora = LoraConfig { rank: 2, alpha: 4.0, first_layer: 1, ..LoraConfig::default() };
     for base in [full(true), full(false), full(true).with_lora(lora, 3)] {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");

@@ -209,8 +209,8 @@ mod tests {
     use super::*;
     use burn::tensor::TensorData;
 
-    use crate::model::Family;
     use crate::model::config::tests::{tiny, tiny_of};
+    use crate::model::{Family, LoraTargets};
 
     fn device() -> Device {
         Device::flex()
@@ -277,12 +277,16 @@ mod tests {
     }
 
     fn lora() -> LoraConfig {
-        LoraConfig { rank: 2, alpha: 6.0, first_layer: 1 }
+        LoraConfig { rank: 2, alpha: 6.0, first_layer: 1, ..LoraConfig::default() }
     }
 
     /// An adapter that does something: `B` as random as `A`.
     fn trained(model: CausalLm) -> CausalLm {
-        let mut tensors = model.clone().with_lora(lora(), 3).lora_tensors();
+        trained_as(model, lora())
+    }
+
+    fn trained_as(model: CausalLm, lora: LoraConfig) -> CausalLm {
+        let mut tensors = model.clone().with_lora(lora, 3).lora_tensors();
         let mut random = StdRng::seed_from_u64(4);
         let changed: Vec<_> = tensors
             .iter()
@@ -290,7 +294,62 @@ mod tests {
             .map(|(name, tensor)| (name.to_string(), gaussian(&mut random, &tensor.shape, 0.2)))
             .collect();
         changed.into_iter().for_each(|(name, tensor)| tensors.insert(name, tensor));
-        model.load_lora(&tensors, lora()).unwrap()
+        model.load_lora(&tensors, lora).unwrap()
+    }
+
+    #[test]
+    fn an_adapter_goes_on_any_linear_map() {
+        let check = |family: Family, names: &[&str], modules: &[&str]| {
+            let targets = LoraTargets::named(names.iter().copied()).unwrap();
+            let lora = LoraConfig { targets, first_layer: 0, ..lora() };
+            let base = CausalLm::random(tiny_of(family), 5, &device());
+            let before = logits(&base, &[&[3, 4, 5, 6]]);
+            close(&before, &logits(&base.clone().with_lora(lora, 3), &[&[3, 4, 5, 6]]), 0.0);
+            let adapted = trained_as(base, lora);
+            let with = logits(&adapted, &[&[3, 4, 5, 6]]);
+            assert!(before.iter().zip(&with).any(|(a, b)| (a - b).abs() > 1e-3), "{names:?}");
+            close(&with, &logits(&adapted.merged(), &[&[3, 4, 5, 6]]), 1e-4);
+            let tensors = adapted.lora_tensors();
+            assert_eq!(
+                LoraTargets::of_tensors(tensors.iter().map(|(name, _)| name)).names(adapted.config()),
+                targets.names(adapted.config())
+            );
+            let found: std::collections::BTreeSet<String> = tensors
+                .iter()
+                .map(|(name, _)| name.split(".lora_").next().unwrap().rsplit('.').next().unwrap().to_string())
+                .collect();
+            assert_eq!(found.iter().map(String::as_str).collect::<Vec<_>>(), modules, "{names:?}");
+        };
+        check(Family::Llama, &["q_proj"], &["q_proj"]);
+        check(Family::Qwen2, &["v_proj", "k_proj", "down_proj"], &["down_proj", "k_proj", "v_proj"]);
+        check(Family::Gemma3, &["self_attn.o_proj", "mlp.up_proj"], &["o_proj", "up_proj"]);
+        check(Family::Qwen3Moe, &["gate"], &["gate"]);
+        check(Family::Qwen3Moe, &["up_proj", "q_proj"], &["q_proj", "up_proj"]);
+        let all = ["down_proj", "gate", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"];
+        check(Family::Qwen3Moe, &["all-linear"], &all);
+    }
+
+    #[test]
+    fn every_factor_of_experts_and_router_is_trained() {
+        use crate::learner::{Learner, LearnerConfig, Sample};
+        let lora = LoraConfig { targets: LoraTargets::all(), first_layer: 0, ..lora() };
+        let base = CausalLm::random(tiny_of(Family::Qwen3Moe), 5, &device());
+        let config = LearnerConfig { learning_rate: 1e-2, ..LearnerConfig::default() };
+        let adapted = trained_as(base, lora);
+        let before = adapted.lora_tensors();
+        let mut learner = Learner::new(adapted, config).unwrap();
+        let sample = |seed: u32| {
+            Sample::demonstration(
+                (0..30).map(|at| (at * 7 + seed * 5) % 50).collect(),
+                (0..30).map(|at| at > 2).collect(),
+            )
+        };
+        let report = learner.supervised_step(&(0..8).map(sample).collect::<Vec<_>>()).unwrap();
+        assert_eq!(report.skipped, None);
+        let after = learner.model().lora_tensors();
+        for (name, tensor) in before.iter() {
+            assert_ne!(&after.get(name).unwrap().data, &tensor.data, "{name}");
+        }
     }
 
     #[test]
@@ -338,7 +397,7 @@ mod tests {
         let gradients = loss.backward();
         assert!(model.embedding.val().grad(&gradients).is_none());
         for (index, layer) in model.layers.iter().enumerate() {
-            for projection in layer.projections() {
+            for (_, projection) in layer.projections(index) {
                 assert!(projection.weight.val().grad(&gradients).is_none());
                 assert_eq!(projection.adapters.is_empty(), index == 0);
                 for adapter in &projection.adapters {

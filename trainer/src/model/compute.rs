@@ -128,7 +128,7 @@ mod tests {
             Sample::demonstration(ids, (0..9).map(|at| at > 2).collect())
         };
         let samples: Vec<_> = (0..4).map(sample).collect();
-        let lora = LoraConfig { rank: 2, alpha: 4.0, first_layer: 0 };
+        let lora = LoraConfig { rank: 2, alpha: 4.0, first_layer: 0, ..LoraConfig::default() };
         let base = CausalLm::random(tiny_of(Family::Qwen3), 3, &Device::flex());
         for model in [base.clone(), base.with_lora(lora, 1)] {
             let run = |compute: ComputeType| {

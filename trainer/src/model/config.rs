@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::rope::RopeScaling;
+use super::targets::LoraTargets;
 use crate::weights::WeightsError;
 
 /// Which `transformers` architecture computes a policy.
@@ -127,8 +128,8 @@ pub struct ExpertsConfig {
     pub layers: Vec<bool>,
 }
 
-/// Low-rank adaptation (Hu et al. 2021, arXiv:2106.09685) of q, k, v, o, gate, up and down:
-/// `y = xW + (alpha / rank) · (xA)B`, with `W` frozen.
+/// Low-rank adaptation (Hu et al. 2021, arXiv:2106.09685) of linear maps of a policy:
+/// `y = xW + (alpha / rank) · (xA)B`, with `W` frozen. The product `AB` is never made while training.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoraConfig {
@@ -139,6 +140,15 @@ pub struct LoraConfig {
     /// Layers below this one have no adapter, and no gradient flows through them.
     #[serde(default)]
     pub first_layer: usize,
+    /// Which linear maps of a layer have one.
+    #[serde(default, skip_serializing_if = "LoraTargets::is_usual")]
+    pub targets: LoraTargets,
+}
+
+impl Default for LoraConfig {
+    fn default() -> Self {
+        Self { rank: 8, alpha: 16.0, first_layer: 0, targets: LoraTargets::default() }
+    }
 }
 
 impl LoraConfig {

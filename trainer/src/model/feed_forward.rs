@@ -1,12 +1,12 @@
 //! What does a layer do with each token by itself?
 
-use burn::module::{Module, Param};
+use burn::module::Module;
 use burn::tensor::activation::{gelu_approximate, silu, softmax};
 use burn::tensor::{DType, Device, IndexingUpdateOp, Int, Tensor, TensorData};
 
 use super::ModelConfig;
 use super::config::ExpertsConfig;
-use super::projection::{Part, Projection, host, parameter};
+use super::projection::{Part, Projection};
 #[cfg(feature = "cuda")]
 use crate::kernel::{has_own_kernels, swiglu};
 use crate::weights::{NamedTensors, WeightsError};
@@ -30,8 +30,8 @@ pub(crate) struct Mlp {
 /// Several gated networks, of which each token uses a few: those that the router likes best.
 #[derive(Module, Debug)]
 pub(crate) struct Experts {
-    /// `[hidden, experts]`.
-    router: Param<Tensor<2>>,
+    /// To the number of experts.
+    router: Projection,
     experts: Vec<Mlp>,
     per_token: usize,
     normalised: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Experts {
 /// The names of gate, up and down.
 const DENSE: [&str; 3] = ["mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"];
 const EXPERT: [&str; 3] = ["gate_proj", "up_proj", "down_proj"];
-const ROUTER: &str = "mlp.gate.weight";
+const ROUTER: &str = "mlp.gate";
 
 impl FeedForward {
     pub fn load(
@@ -67,12 +67,45 @@ impl FeedForward {
         }
     }
 
+    /// The network of the layer whose names begin with `prefix`, with each of its projections changed by `change`.
+    pub fn map_projections<E>(
+        self,
+        prefix: &str,
+        change: &mut impl FnMut(&str, Projection) -> Result<Projection, E>,
+    ) -> Result<Self, E> {
+        Ok(match self {
+            Self::Dense(mlp) => Self::Dense(mlp.map_projections(prefix, change)?),
+            Self::Experts(mut experts) => {
+                experts.router = change(prefix, experts.router)?;
+                let all = experts.experts.into_iter().enumerate();
+                experts.experts = all
+                    .map(|(number, expert)| expert.map_projections(&expert_prefix(prefix, number), change))
+                    .collect::<Result<_, E>>()?;
+                Self::Experts(experts)
+            }
+        })
+    }
+
+    /// The projections, and how the names of their parts begin.
+    pub fn projections(&self, prefix: &str) -> Vec<(String, &Projection)> {
+        match self {
+            Self::Dense(mlp) => mlp.projections(prefix.to_string()).to_vec(),
+            Self::Experts(experts) => {
+                let mut all = vec![(prefix.to_string(), &experts.router)];
+                for (number, expert) in experts.experts.iter().enumerate() {
+                    all.extend(expert.projections(expert_prefix(prefix, number)));
+                }
+                all
+            }
+        }
+    }
+
     /// Adds the weights to `tensors` under their Hugging Face names, which begin with `prefix`.
     pub fn store(&self, tensors: &mut NamedTensors, prefix: &str) {
         match self {
             Self::Dense(mlp) => mlp.store(tensors, prefix),
             Self::Experts(experts) => {
-                tensors.insert(format!("{prefix}.{ROUTER}"), host(experts.router.val()).transposed());
+                experts.router.store(tensors, prefix);
                 for (number, expert) in experts.experts.iter().enumerate() {
                     expert.store(tensors, &expert_prefix(prefix, number));
                 }
@@ -124,6 +157,20 @@ impl Mlp {
         self.down.forward(open * up)
     }
 
+    fn map_projections<E>(
+        mut self,
+        prefix: &str,
+        change: &mut impl FnMut(&str, Projection) -> Result<Projection, E>,
+    ) -> Result<Self, E> {
+        self.gate_up = change(prefix, self.gate_up)?;
+        self.down = change(prefix, self.down)?;
+        Ok(self)
+    }
+
+    fn projections(&self, prefix: String) -> [(String, &Projection); 2] {
+        [(prefix.clone(), &self.gate_up), (prefix, &self.down)]
+    }
+
     fn store(&self, tensors: &mut NamedTensors, prefix: &str) {
         self.gate_up.store(tensors, prefix);
         self.down.store(tensors, prefix);
@@ -138,13 +185,12 @@ impl Experts {
         prefix: &str,
         device: &Device,
     ) -> Result<Self, WeightsError> {
-        let name = format!("{prefix}.{ROUTER}");
-        let router = tensors.expect(&name, &[experts.count, config.hidden_size])?.transposed();
+        let router = vec![Part { name: ROUTER, width: experts.count }];
         let width = experts.intermediate_size;
         let load =
             |number| Mlp::load(config, tensors, &expert_prefix(prefix, number), EXPERT, width, false, device);
         Ok(Self {
-            router: parameter(router, device),
+            router: Projection::load(tensors, prefix, router, config.hidden_size, false, device)?,
             experts: (0..experts.count).map(load).collect::<Result<_, _>>()?,
             per_token: experts.per_token,
             normalised: experts.normalised,
@@ -158,7 +204,7 @@ impl Experts {
         let x: Tensor<2> = x.reshape([rows, hidden]);
         let device = x.device();
         let dtype = x.dtype();
-        let scores = softmax(x.clone().matmul(self.router.val()).cast(DType::F32), 1);
+        let scores = softmax(self.router.forward(x.clone()).cast(DType::F32), 1);
         let chosen = scores.clone().detach().argtopk(self.per_token, 1);
         let mut weights = scores.gather(1, chosen.clone());
         if self.normalised {

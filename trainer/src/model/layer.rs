@@ -113,31 +113,25 @@ impl DecoderLayer {
         x + normed(&self.mlp_output_norm, y)
     }
 
-    /// The layer with each of its projections changed by `change`. Experts are left as they are.
+    /// The layer with the number `index`, with each of its projections changed by `change`, which is told how
+    /// the names of a projection's parts begin.
     pub fn map_projections<E>(
         mut self,
-        mut change: impl FnMut(Projection) -> Result<Projection, E>,
+        index: usize,
+        mut change: impl FnMut(&str, Projection) -> Result<Projection, E>,
     ) -> Result<Self, E> {
-        self.attention.qkv = change(self.attention.qkv)?;
-        self.attention.output = change(self.attention.output)?;
-        self.mlp = match self.mlp {
-            FeedForward::Dense(mut mlp) => {
-                mlp.gate_up = change(mlp.gate_up)?;
-                mlp.down = change(mlp.down)?;
-                FeedForward::Dense(mlp)
-            }
-            experts => experts,
-        };
+        let prefix = prefix(index);
+        self.attention.qkv = change(&prefix, self.attention.qkv)?;
+        self.attention.output = change(&prefix, self.attention.output)?;
+        self.mlp = self.mlp.map_projections(&prefix, &mut change)?;
         Ok(self)
     }
 
-    /// The projections that [`map_projections`](Self::map_projections) changes.
-    pub fn projections(&self) -> Vec<&Projection> {
-        let mut all = vec![&self.attention.qkv, &self.attention.output];
-        if let FeedForward::Dense(mlp) = &self.mlp {
-            all.extend([&mlp.gate_up, &mlp.down]);
-        }
-        all
+    /// The projections of the layer with the number `index`, and how the names of their parts begin.
+    pub fn projections(&self, index: usize) -> Vec<(String, &Projection)> {
+        let prefix = prefix(index);
+        let own = [&self.attention.qkv, &self.attention.output].map(|own| (prefix.clone(), own));
+        own.into_iter().chain(self.mlp.projections(&prefix)).collect()
     }
 
     /// The layer's weights, if it is one of Llama's or Qwen's: one norm before each half, attention to everything,
@@ -152,7 +146,7 @@ impl DecoderLayer {
             || self.attention.output.bias.is_some()
             || mlp.gate_up.bias.is_some()
             || mlp.down.bias.is_some()
-            || self.projections().iter().any(|projection| !projection.adapters.is_empty());
+            || self.projections(0).iter().any(|(_, projection)| !projection.adapters.is_empty());
         if unusual {
             return None;
         }

@@ -4,7 +4,6 @@ use burn::module::Module;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::layer;
 use super::projection::Part;
 use super::{CausalLm, LoraConfig};
 use crate::weights::{HostTensor, NamedTensors, WeightsError};
@@ -13,12 +12,12 @@ use crate::weights::{HostTensor, NamedTensors, WeightsError};
 const PEFT: &str = "base_model.model";
 
 impl CausalLm {
-    /// Freezes the policy and puts an adapter on each projection of the layers from
+    /// Freezes the policy and puts an adapter on each target in the layers from
     /// `lora.first_layer`: `A` gaussian with variance `1 / in`, `B` zero, so that the
     /// policy computes what it did. An adapter that it has already is folded in first.
     pub fn with_lora(self, lora: LoraConfig, seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
-        let fresh = |_: usize, part: &Part, input: usize| {
+        let fresh = |_: &str, part: &Part, input: usize| {
             let spread = 1.0 / (input as f64).sqrt();
             let a = gaussian(&mut random, &[input, lora.rank], spread);
             let b = HostTensor::new([lora.rank, part.width], vec![0.0; lora.rank * part.width]);
@@ -47,10 +46,10 @@ impl CausalLm {
             });
         }
         let mut used = 0;
-        let model = self.adapted(lora, |index, part, input| {
+        let model = self.adapted(lora, |prefix, part, input| {
             let mut factor = |letter: &str, rows: usize, columns: usize| {
                 used += 1;
-                let name = format!("{PEFT}.{}.{}.lora_{letter}.weight", layer::prefix(index), part.name);
+                let name = format!("{PEFT}.{prefix}.{}.lora_{letter}.weight", part.name);
                 Ok::<_, WeightsError>(tensors.expect(&name, &[rows, columns])?.transposed())
             };
             Ok::<_, WeightsError>((factor("A", lora.rank, input)?, factor("B", part.width, lora.rank)?))
@@ -64,7 +63,7 @@ impl CausalLm {
                     lora.first_layer,
                     model.config().num_hidden_layers - 1
                 ),
-                help: "give the first layer that the adapter was trained with",
+                help: "give the first layer and the targets that the adapter was trained with; adapters of a head or an embedding cannot be used",
             });
         }
         Ok(model)
@@ -74,8 +73,8 @@ impl CausalLm {
     pub fn lora_tensors(&self) -> NamedTensors {
         let mut tensors = NamedTensors::new("the adapter");
         for (index, layer) in self.layers.iter().enumerate() {
-            for projection in layer.projections() {
-                projection.store_adapters(&mut tensors, &format!("{PEFT}.{}", layer::prefix(index)));
+            for (prefix, projection) in layer.projections(index) {
+                projection.store_adapters(&mut tensors, &format!("{PEFT}.{prefix}"));
             }
         }
         tensors
@@ -88,9 +87,11 @@ impl CausalLm {
         model.layers = model
             .layers
             .into_iter()
-            .map(|layer| {
-                let merged = layer
-                    .map_projections(|projection| Ok::<_, std::convert::Infallible>(projection.merged()));
+            .enumerate()
+            .map(|(index, layer)| {
+                let merged = layer.map_projections(index, |_, projection| {
+                    Ok::<_, std::convert::Infallible>(projection.merged())
+                });
                 match merged {
                     Ok(layer) => layer,
                     Err(never) => match never {},
@@ -100,11 +101,12 @@ impl CausalLm {
         model
     }
 
-    /// The frozen policy with an adapter whose factors `factors(layer, part, input width)` gives.
+    /// The frozen policy with an adapter whose factors `factors` gives, from how a part's name begins, the
+    /// part, and the width of its input.
     fn adapted<E>(
         self,
         lora: LoraConfig,
-        mut factors: impl FnMut(usize, &Part, usize) -> Result<(HostTensor, HostTensor), E>,
+        mut factors: impl FnMut(&str, &Part, usize) -> Result<(HostTensor, HostTensor), E>,
     ) -> Result<Self, E> {
         let mut model = if self.lora.is_some() { self.merged() } else { self };
         model = model.no_grad();
@@ -116,8 +118,8 @@ impl CausalLm {
                 if index < lora.first_layer {
                     return Ok(layer);
                 }
-                layer.map_projections(|projection| {
-                    projection.with_adapters(&lora, |part, input| factors(index, part, input))
+                layer.map_projections(index, |prefix, projection| {
+                    projection.with_adapters(&lora, |part, input| factors(prefix, part, input))
                 })
             })
             .collect::<Result<_, E>>()?;

@@ -19,11 +19,13 @@ mod random;
 mod reference;
 mod rope;
 mod shapes;
+mod targets;
 
 pub use causal_lm::CausalLm;
 pub use compute::ComputeType;
 pub use config::{Biases, ExpertsConfig, Family, LoraConfig, ModelConfig, SlidingWindow};
 pub use rope::RopeScaling;
+pub use targets::{LoraTargets, TargetError};
 
 pub(crate) use causal_lm::pick_rows;
 #[cfg(test)]

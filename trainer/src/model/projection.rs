@@ -5,6 +5,8 @@ use burn::tensor::{Device, Tensor, TensorData};
 
 use super::LoraConfig;
 use crate::kernel::matmul;
+#[cfg(feature = "cuda")]
+use crate::kernel::{Columns, add_low_rank, has_own_kernels};
 use crate::weights::{HostTensor, NamedTensors, WeightsError};
 
 /// A linear map that Hugging Face stores under a name of its own.
@@ -24,10 +26,12 @@ pub(crate) struct Projection {
     pub weight: Param<Tensor<2>>,
     /// `[sum of the parts' widths]`.
     pub bias: Option<Param<Tensor<1>>>,
-    /// One for each part, or none.
+    /// Of the parts with the numbers `adapted`.
     pub adapters: Vec<Adapter>,
     /// `alpha / rank` of the adapters.
     scale: f64,
+    #[module(skip)]
+    adapted: Vec<usize>,
     #[module(skip)]
     parts: Vec<Part>,
 }
@@ -66,7 +70,8 @@ impl Projection {
             biases.extend_from_slice(&tensors.expect(&name, &[part.width])?.data);
         }
         let bias = bias.then(|| parameter(HostTensor::new([output], biases), device));
-        Ok(Self { weight: parameter(weight, device), bias, adapters: Vec::new(), scale: 0.0, parts })
+        let (adapters, adapted) = (Vec::new(), Vec::new());
+        Ok(Self { weight: parameter(weight, device), bias, adapters, scale: 0.0, adapted, parts })
     }
 
     /// `y = xW + b + scale · (xA)B`, on the last dimension of `x`.
@@ -79,19 +84,45 @@ impl Projection {
         if let Some(bias) = &self.bias {
             y = y + bias.val().unsqueeze();
         }
+        #[cfg(feature = "cuda")]
+        if !self.adapters.is_empty() && has_own_kernels(&y) {
+            let mut start = 0;
+            for (part, adapter) in self.parts.iter().zip(&self.adapters) {
+                let columns = Columns { start, width: part.width, scale: self.scale };
+                y = add_low_rank(y, matmul(x.clone(), adapter.a.val()), adapter.b.val(), columns);
+                start += part.width;
+            }
+            shape[D - 1] = y.dims()[1];
+            return y.reshape(shape);
+        }
         if !self.adapters.is_empty() {
             let terms: Vec<Tensor<2>> = self
                 .adapters
                 .iter()
                 .map(|adapter| matmul(matmul(x.clone(), adapter.a.val()), adapter.b.val()))
                 .collect();
-            y = y + Tensor::cat(terms, 1).mul_scalar(self.scale);
+            y = y + self.side_by_side(terms).mul_scalar(self.scale);
         }
         shape[D - 1] = y.dims()[1];
         y.reshape(shape)
     }
 
-    /// Puts an adapter on each part. `factors` gives a part's `A` (`[in, rank]`) and `B` (`[rank, out]`).
+    /// What the adapters give, where their parts stand, and 0 in between.
+    fn side_by_side(&self, terms: Vec<Tensor<2>>) -> Tensor<2> {
+        if terms.len() == self.parts.len() {
+            return Tensor::cat(terms, 1);
+        }
+        let (rows, device, dtype) = (terms[0].dims()[0], terms[0].device(), terms[0].dtype());
+        let mut terms = terms.into_iter();
+        let all = self.parts.iter().enumerate().filter_map(|(number, part)| {
+            let zeros = || Some(Tensor::zeros([rows, part.width], (&device, dtype)));
+            if self.adapted.contains(&number) { terms.next() } else { zeros() }
+        });
+        Tensor::cat(all.collect(), 1)
+    }
+
+    /// Puts an adapter on each part that is a target. `factors` gives a part's `A` (`[in, rank]`) and `B`
+    /// (`[rank, out]`).
     pub fn with_adapters<E>(
         mut self,
         lora: &LoraConfig,
@@ -102,11 +133,13 @@ impl Projection {
         // In the type that the layer computes in; the optimizer keeps what is trained in f32.
         let factor = |tensor| Param::from_tensor(parameter::<2>(tensor, &device).val().cast(dtype));
         self.scale = lora.scale();
+        self.adapted =
+            (0..self.parts.len()).filter(|part| lora.targets.has(self.parts[*part].name)).collect();
         self.adapters = self
-            .parts
+            .adapted
             .iter()
             .map(|part| {
-                let (a, b) = factors(part, input)?;
+                let (a, b) = factors(&self.parts[*part], input)?;
                 Ok(Adapter { a: factor(a), b: factor(b) })
             })
             .collect::<Result<_, E>>()?;
@@ -118,10 +151,11 @@ impl Projection {
         let mut weight = self.weight.val();
         if !self.adapters.is_empty() {
             let terms = self.adapters.iter().map(|adapter| adapter.a.val().matmul(adapter.b.val())).collect();
-            weight = weight + Tensor::cat(terms, 1).mul_scalar(self.scale);
+            weight = weight + self.side_by_side(terms).mul_scalar(self.scale);
         }
         let weight = Param::from_tensor(weight.detach());
-        Self { weight, bias: self.bias.clone(), adapters: Vec::new(), scale: 0.0, parts: self.parts.clone() }
+        let (bias, parts) = (self.bias.clone(), self.parts.clone());
+        Self { weight, bias, adapters: Vec::new(), scale: 0.0, adapted: Vec::new(), parts }
     }
 
     /// Adds the parts' weights to `tensors` under their Hugging Face names. Adapters are not looked at.
@@ -148,7 +182,8 @@ impl Projection {
 
     /// Adds the adapters to `tensors` under PEFT's names.
     pub fn store_adapters(&self, tensors: &mut NamedTensors, prefix: &str) {
-        for (part, adapter) in self.parts.iter().zip(&self.adapters) {
+        for (part, adapter) in self.adapted.iter().zip(&self.adapters) {
+            let part = &self.parts[*part];
             for (letter, factor) in [("A", &adapter.a), ("B", &adapter.b)] {
                 let name = format!("{prefix}.{}.lora_{letter}.weight", part.name);
                 tensors.insert(name, host(factor.val()).transposed());

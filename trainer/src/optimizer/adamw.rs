@@ -43,11 +43,22 @@ pub struct Moments {
 /// AdamW ("Decoupled Weight Decay Regularization") with f32 master weights.
 ///
 /// Only a parameter that has received a gradient has state.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct AdamW {
-    config: AdamWConfig,
-    step: u64,
-    moments: BTreeMap<String, Moments>,
+    pub(super) config: AdamWConfig,
+    pub(super) step: u64,
+    pub(super) moments: BTreeMap<String, Moments>,
+    /// In place of `moments`, where one kernel changes all parameters.
+    #[cfg(feature = "cuda")]
+    pub(super) on_device: Option<crate::kernel::DeviceMoments>,
+}
+
+impl Moments {
+    /// A copy on another device.
+    pub(crate) fn moved(&self, device: &Device) -> Self {
+        let copy = |tensor: &Tensor<1>| Tensor::from_data(tensor.to_data(), (device, DType::F32));
+        Self { master: self.master.as_ref().map(copy), first: copy(&self.first), second: copy(&self.second) }
+    }
 }
 
 /// Why saved state of the optimiser does not fit.
@@ -68,7 +79,13 @@ pub enum OptimizerError {
 impl AdamW {
     /// An optimiser that has taken no step.
     pub fn new(config: AdamWConfig) -> Self {
-        Self { config, step: 0, moments: BTreeMap::new() }
+        Self {
+            config,
+            step: 0,
+            moments: BTreeMap::new(),
+            #[cfg(feature = "cuda")]
+            on_device: None,
+        }
     }
 
     /// An optimiser with the state of an earlier one; `moments` are by parameter path.
@@ -94,7 +111,7 @@ impl AdamW {
                 }
             }
         }
-        Ok(Self { config, step, moments })
+        Ok(Self { step, moments, ..Self::new(config) })
     }
 
     /// How many steps were taken.
@@ -103,8 +120,12 @@ impl AdamW {
     }
 
     /// The state of each parameter that has some, by path.
-    pub fn moments(&self) -> &BTreeMap<String, Moments> {
-        &self.moments
+    pub fn moments(&self) -> BTreeMap<String, Moments> {
+        #[cfg(feature = "cuda")]
+        if let Some(on_device) = &self.on_device {
+            return super::fused::copies(on_device);
+        }
+        self.moments.clone()
     }
 
     /// Takes one step with `gradients · scale` and gives the changed model, and the squared L2
@@ -117,6 +138,11 @@ impl AdamW {
         learning_rate: f64,
     ) -> (M, Option<Tensor<1>>) {
         self.step += 1;
+        #[cfg(feature = "cuda")]
+        let model = match self.fused_step(model, gradients, scale, learning_rate) {
+            Ok((model, change)) => return (model, Some(change)),
+            Err(model) => model,
+        };
         let mut update = Update {
             optimizer: self,
             gradients,
@@ -209,7 +235,7 @@ pub(crate) fn has_trainable<M: Module>(model: &M) -> bool {
 }
 
 /// The number of values of each trainable parameter, by path.
-fn trainable_lengths<M: Module>(model: &M) -> BTreeMap<String, usize> {
+pub(crate) fn trainable_lengths<M: Module>(model: &M) -> BTreeMap<String, usize> {
     struct Lengths {
         path: Vec<String>,
         found: BTreeMap<String, usize>,
@@ -312,7 +338,7 @@ mod tests {
         let gradients = gradients(&model, &[1.0; 4]);
         assert_eq!(gradients.paths().collect::<Vec<_>>(), ["moving"]);
         let (model, change) = optimizer.step(model, &gradients, 1.0, 0.1);
-        assert_eq!(optimizer.moments().keys().collect::<Vec<_>>(), ["moving"]);
+        assert_eq!(optimizer.moments().into_keys().collect::<Vec<_>>(), ["moving"]);
         let frozen: Vec<f32> = model.frozen.val().inner().into_data().try_into_vec().unwrap();
         assert_eq!(frozen, [1.0, 2.0]);
         let change: f32 = change.unwrap().into_scalar();

@@ -26,6 +26,27 @@ impl StepGradients {
         model.visit(&mut Collector { sums: self, gradients, path: Vec::new() });
     }
 
+    /// The same for a part of the model that stands at `place` in it, such as `["layers", "3"]`.
+    pub(crate) fn accumulate_within<M: Module>(
+        &mut self,
+        place: &[&str],
+        part: &M,
+        gradients: &mut Gradients,
+    ) {
+        let path = place.iter().map(|name| name.to_string()).collect();
+        part.visit(&mut Collector { sums: self, gradients, path });
+    }
+
+    /// Takes out the gradient of one parameter, flattened.
+    pub(crate) fn take(&mut self, path: &str) -> Option<Tensor<1>> {
+        self.by_path.remove(path)
+    }
+
+    /// Sets the gradient of one parameter, flattened and f32.
+    pub(crate) fn set(&mut self, path: &str, gradient: Tensor<1>) {
+        self.by_path.insert(path.to_string(), gradient);
+    }
+
     /// The gradient of one parameter, flattened.
     pub fn get(&self, path: &str) -> Option<&Tensor<1>> {
         self.by_path.get(path)
@@ -39,8 +60,26 @@ impl StepGradients {
     /// The squared L2 norm over all parameters together, as a tensor `[1]` on the device; none
     /// without gradients.
     pub fn norm_squared(&self) -> Option<Tensor<1>> {
+        #[cfg(feature = "cuda")]
+        if let Some(norm) = self.fused_norm_squared() {
+            return Some(norm);
+        }
         let squares: Vec<_> = self.by_path.values().map(|gradient| gradient.clone().square().sum()).collect();
         if squares.is_empty() { None } else { Some(Tensor::cat(squares, 0).sum()) }
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl StepGradients {
+    /// The same in one launch, where the device has own kernels.
+    fn fused_norm_squared(&self) -> Option<Tensor<1>> {
+        let first = self.by_path.values().next()?;
+        if !crate::kernel::on_gpu(&first.device()) {
+            return None;
+        }
+        let gradients: Vec<Tensor<1>> = self.by_path.values().cloned().collect();
+        let norm = crate::kernel::squared_norm(&gradients);
+        norm.unwrap_or_else(|reason| panic!("{reason}\nhelp: `tandem doctor` checks the device"))
     }
 }
 

@@ -15,7 +15,9 @@ use std::sync::Arc;
 
 use minijinja::{Environment, context};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
+use super::tools::{self, ToolStyle};
 use super::{Tokenizer, TokenizerError};
 
 /// Who speaks, as chat templates spell it.
@@ -64,6 +66,7 @@ pub struct ChatTemplate {
     /// Whether the template strips white space around messages.
     trims: bool,
     end_of_turn: u32,
+    tool_style: Option<ToolStyle>,
 }
 
 /// Private-use characters that no template writes. Between them stands the number of a message.
@@ -86,6 +89,7 @@ impl ChatTemplate {
         environment.add_function("raise_exception", |message: String| -> Result<String, minijinja::Error> {
             Err(minijinja::Error::new(minijinja::ErrorKind::InvalidOperation, message))
         });
+        tools::add_filter(&mut environment, tokenizer.added_texts());
         environment
             .add_template_owned(TEMPLATE, source.to_string())
             .map_err(|error| template_error(tokenizer, error))?;
@@ -94,8 +98,10 @@ impl ChatTemplate {
             environment: Arc::new(environment),
             trims: false,
             end_of_turn: tokenizer.eos(),
+            tool_style: None,
         };
         template.probe()?;
+        template.tool_style = template.probe_tools();
         Ok(template)
     }
 
@@ -108,6 +114,55 @@ impl ChatTemplate {
             self.end_of_turn = *first;
         }
         Ok(())
+    }
+
+    /// How the template writes calls of tools, from what it makes of a call; nothing where it knows none.
+    fn probe_tools(&self) -> Option<ToolStyle> {
+        let (tool, call) = tools::sample();
+        let user = json!({"role": "user", "content": "x"});
+        let said = json!({"role": "assistant", "content": "", "tool_calls": [call]});
+        let rendered = self.render(&[user, said], &[tool], Generation::None).ok()?;
+        ToolStyle::of(&rendered)
+    }
+
+    /// How the policy was taught to call tools, as far as the template tells; nothing where it has no
+    /// words for tools.
+    pub fn tool_style(&self) -> Option<ToolStyle> {
+        self.tool_style
+    }
+
+    /// As [`first`](Self::first), with tools that the template tells of. `tools` are definitions in the
+    /// function shape of OpenAI's API; `calls` are what the message at the same place calls, in its shape
+    /// too, but with arguments as JSON objects. What they say never becomes a special token.
+    pub fn first_with_tools(
+        &self,
+        messages: &[ChatMessage],
+        calls: &[Vec<Value>],
+        tools: &[Value],
+    ) -> Result<Vec<u32>, TokenizerError> {
+        let none = Vec::new();
+        let mut marked = Vec::new();
+        let turns: Vec<Value> = messages
+            .iter()
+            .enumerate()
+            .map(|(index, message)| {
+                let calls = calls.get(index).unwrap_or(&none);
+                // A call most often comes without a text, and templates write that in another way.
+                let content = match message.content.is_empty() && !calls.is_empty() {
+                    true => String::new(),
+                    false => {
+                        marked.push(index);
+                        format!("{OPEN}{index}{CLOSE}")
+                    }
+                };
+                match calls.is_empty() {
+                    true => json!({"role": message.role, "content": content}),
+                    false => json!({"role": message.role, "content": content, "tool_calls": calls}),
+                }
+            })
+            .collect();
+        let rendered = self.render(&turns, tools, Generation::Reply)?;
+        Ok(self.assemble(&self.cut(&rendered, &marked)?, messages)?.ids)
     }
 
     /// The token that the template writes after each reply.
@@ -201,43 +256,56 @@ impl ChatTemplate {
         generation: Generation,
         padding: &str,
     ) -> Result<Vec<Piece>, TokenizerError> {
-        let messages: Vec<ChatMessage> = roles
+        let messages: Vec<Value> = roles
             .iter()
             .enumerate()
-            .map(|(index, role)| ChatMessage::new(*role, format!("{padding}{OPEN}{index}{CLOSE}{padding}")))
+            .map(|(index, role)| {
+                json!({"role": role, "content": format!("{padding}{OPEN}{index}{CLOSE}{padding}")})
+            })
             .collect();
-        let rendered = self
-            .environment
+        let rendered = self.render(&messages, &[], generation)?;
+        self.cut(&rendered, &Vec::from_iter(0..roles.len()))
+    }
+
+    fn render(
+        &self,
+        messages: &[Value],
+        tools: &[Value],
+        generation: Generation,
+    ) -> Result<String, TokenizerError> {
+        self.environment
             .get_template(TEMPLATE)
             .and_then(|template| {
                 template.render(context! {
                     messages => messages,
+                    // As `transformers` does: without tools there is no such list.
+                    tools => (!tools.is_empty()).then_some(tools),
                     add_generation_prompt => generation == Generation::Reply,
                     bos_token => self.tokenizer.token_text("bos_token"),
                     eos_token => self.tokenizer.token_text("eos_token"),
                 })
             })
-            .map_err(|error| template_error(&self.tokenizer, error))?;
+            .map_err(|error| template_error(&self.tokenizer, error))
+    }
 
+    /// Cuts a rendering at the texts of the messages with these numbers.
+    fn cut(&self, rendered: &str, marked: &[usize]) -> Result<Vec<Piece>, TokenizerError> {
         let mut pieces = Vec::new();
-        let mut rest = rendered.as_str();
-        let mut next = 0;
+        let mut rest = rendered;
+        let mut next = marked.iter();
         while let Some((glue, tail)) = rest.split_once(OPEN) {
             let (index, tail) = tail.split_once(CLOSE).unwrap_or((tail, ""));
-            if index.parse() != Ok(next) {
-                break;
-            }
+            let Some(number) = next.next().filter(|number| index.parse() == Ok(**number)) else { break };
             if !glue.is_empty() {
                 pieces.push(Piece::Glue(glue.to_string()));
             }
-            pieces.push(Piece::Message(next));
-            next += 1;
+            pieces.push(Piece::Message(*number));
             rest = tail;
         }
-        if next != roles.len() || rest.contains(OPEN) {
+        if next.next().is_some() || rest.contains(OPEN) {
             return Err(TokenizerError::Template {
                 origin: self.tokenizer.origin().to_owned(),
-                reason: format!("it does not write each of {} messages once and in order", roles.len()),
+                reason: format!("it does not write each of {} messages once and in order", marked.len()),
             });
         }
         if !rest.is_empty() {

@@ -144,6 +144,12 @@ impl Tokenizer {
         self.shared.template.token_to_id(token)
     }
 
+    /// The texts that the tokenizer matches as a whole, special or not.
+    pub(super) fn added_texts(&self) -> Vec<String> {
+        let added = self.shared.template.get_added_vocabulary().get_added_tokens_decoder();
+        added.values().map(|token| token.content.clone()).filter(|text| !text.trim().is_empty()).collect()
+    }
+
     /// The token that ends a turn.
     pub fn eos(&self) -> u32 {
         self.shared.eos

@@ -10,10 +10,14 @@ use super::decode::{cube, cube_integers};
 use crate::kernel::cube::{gpu, narrow_ids};
 
 const THREADS: usize = 256;
+/// Of a block for one head of one token.
+const SLOT_THREADS: usize = 64;
+/// Tokens that are read at once, in 16 bytes.
+const PIECE: usize = 8;
 
 /// Keys and values of all layers in memory of our own, which nothing moves.
 ///
-/// Keys are `[slots, heads, head_dim, capacity]`, values `[slots, heads, capacity, head_dim]`, in bf16.
+/// Both are `[slots, heads, capacity, head_dim]`, in bf16.
 pub(crate) struct DeviceCache {
     gpu: Arc<Gpu>,
     device: Device,
@@ -37,6 +41,7 @@ impl DeviceCache {
     ) -> Result<Option<Self>, String> {
         let probe = cube(Tensor::<1>::zeros([1], (device, DType::BF16)))?;
         let Some(gpu) = gpu(&probe) else { return Ok(None) };
+        let capacity = capacity.next_multiple_of(PIECE);
         let layers = allocate(&gpu, layers, slots * heads * width * capacity)?;
         Ok(Some(Self { gpu, device: device.clone(), layers, slots, heads, width, capacity, changes: 0 }))
     }
@@ -58,11 +63,12 @@ impl DeviceCache {
 
     /// Makes the slots longer; what is stored stays.
     pub fn grow(&mut self, capacity: usize) -> Result<(), String> {
+        let capacity = capacity.next_multiple_of(PIECE);
         let (old, lines) = (self.capacity, self.slots * self.heads);
         let wider = allocate(&self.gpu, self.layers.len(), lines * self.width * capacity)?;
         for ([keys, values], [new_keys, new_values]) in self.layers.iter().zip(&wider) {
-            self.copy_lines(*keys, *new_keys, lines * self.width, [old, capacity, old])?;
             let [from, to] = [old, capacity].map(|tokens| tokens * self.width);
+            self.copy_lines(*keys, *new_keys, lines, [from, to, from])?;
             self.copy_lines(*values, *new_values, lines, [from, to, from])?;
         }
         release(&self.gpu, &std::mem::replace(&mut self.layers, wider));
@@ -118,16 +124,11 @@ impl DeviceCache {
         let skipped = 2 * (range.start * heads * width * self.capacity) as u64;
         let skip = |at: Pointer| Pointer(at.0 + skipped);
         let (to_keys, to_values) = (pointer(&key_tensor)?, pointer(&value_tensor)?);
-        self.copy_lines(
-            skip(from_keys),
-            to_keys,
-            slots * heads * width,
-            [self.capacity, positions, positions],
-        )?;
         let [from, to] = [self.capacity, positions].map(|tokens| tokens * width);
+        self.copy_lines(skip(from_keys), to_keys, slots * heads, [from, to, to])?;
         self.copy_lines(skip(from_values), to_values, slots * heads, [from, to, to])?;
-        let keys = keys.reshape([slots, heads, width, positions]);
-        Ok([keys, values.reshape([slots, heads, positions, width])])
+        let rows = |tensor: Tensor<1>| -> Tensor<4> { tensor.reshape([slots, heads, positions, width]) };
+        Ok([rows(keys).swap_dims(2, 3), rows(values)])
     }
 
     /// Copies the first `tokens` of one slot to another, in all layers.
@@ -143,8 +144,8 @@ impl DeviceCache {
                 &(self.width as i32),
                 &(self.capacity as i32),
             ];
-            let blocks = self.heads * self.width;
-            self.gpu.queue(|work| work.launch(("", "copy_slot"), [blocks, 1], THREADS, &arguments))?;
+            let blocks = self.heads * tokens;
+            self.gpu.queue(|work| work.launch(("", "copy_slot"), [blocks, 1], SLOT_THREADS, &arguments))?;
         }
         Ok(())
     }

@@ -12,9 +12,17 @@ use cubecl_runtime::runtime::Runtime;
 
 use super::library::{Address, Handle, Libraries, checked};
 
-const SOURCE: &str = include_str!("../kernels.cu");
+const SOURCE: &str = concat!(
+    include_str!("../kernels.cu"),
+    include_str!("../attention.cu"),
+    include_str!("../decoding.cu"),
+    include_str!("../learning.cu"),
+    include_str!("../sampling.cu")
+);
 /// What cuBLAS may use for itself; NVIDIA advises 32 MiB on Hopper.
 const WORKSPACE: usize = 32 << 20;
+/// Bytes of shared memory that a block has without asking for more.
+const USUAL_SHARED: usize = 48 << 10;
 
 /// A GPU with a stream of its own.
 ///
@@ -37,6 +45,8 @@ pub(crate) struct Work {
     /// Functions by the options that their module was compiled with, and name.
     functions: HashMap<(String, &'static str), Handle>,
     modules: HashMap<String, Handle>,
+    /// Memory for tables that kernels read, and its size.
+    table: (Pointer, usize),
 }
 
 // SAFETY: the handles are the driver's, which may be used from any thread; the mutex lets one at a time.
@@ -55,6 +65,22 @@ pub(crate) struct Matrix {
     pub transposed: bool,
     /// Values from one matrix to the next.
     pub step: usize,
+}
+
+/// Where the heads of a tensor lie, in values; as in `attention.cu`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Strides {
+    pub batch: i64,
+    pub head: i32,
+    pub row: i32,
+}
+
+impl Pointer {
+    /// So many bf16 values further.
+    pub fn skip(self, values: usize) -> Self {
+        Self(self.0 + 2 * values as u64)
+    }
 }
 
 impl Gpu {
@@ -139,8 +165,9 @@ impl Work {
         }
         let architecture = format!("--gpu-architecture=sm_{major}{minor}");
         let (functions, modules) = (HashMap::new(), HashMap::new());
+        let table = (Pointer(0), 0);
         let mut work =
-            Self { libraries, context, stream, before, after, blas, architecture, functions, modules };
+            Self { libraries, context, stream, before, after, blas, architecture, functions, modules, table };
         // A missing compiler should be found now, while Burn can still do it all.
         work.function("", "causal_softmax")?;
         Ok(work)
@@ -149,11 +176,23 @@ impl Work {
     /// `out = scale · lhs · rhs` for `count` pairs of matrices: `[m, k]`, `[k, n]` and `[m, n]`.
     pub fn product(
         &self,
+        matrices: [Matrix; 3],
+        types: [DType; 2],
+        sizes: [usize; 3],
+        count: usize,
+        scale: f32,
+    ) -> Result<(), String> {
+        self.product_onto(matrices, types, sizes, count, [scale, 0.0])
+    }
+
+    /// `out = scale · lhs · rhs + kept · out`.
+    pub fn product_onto(
+        &self,
         [lhs, rhs, out]: [Matrix; 3],
         [lhs_type, out_type]: [DType; 2],
         [m, k, n]: [usize; 3],
         count: usize,
-        scale: f32,
+        [scale, kept]: [f32; 2],
     ) -> Result<(), String> {
         let size =
             |value: usize| c_int::try_from(value).map_err(|_| format!("{value} is too large for cuBLAS"));
@@ -162,7 +201,7 @@ impl Work {
             DType::F32 => Ok(0),
             other => Err(format!("{other:?} products are not computed here")),
         };
-        let (zero, f32_sums, usual) = (0.0f32, 68, -1);
+        let (f32_sums, usual) = (68, -1);
         // cuBLAS counts columns first: it sees each matrix transposed, so `outᵀ = rhsᵀ · lhsᵀ`.
         // SAFETY: the matrices lie in memory that the caller's tensors keep, within the sizes given.
         let code = unsafe {
@@ -182,7 +221,7 @@ impl Work {
                 kind(lhs_type)?,
                 size(lhs.stride)?,
                 lhs.step as i64,
-                &zero,
+                &kept,
                 out.at.0,
                 kind(out_type)?,
                 size(out.stride)?,
@@ -198,12 +237,28 @@ impl Work {
     /// Queues a kernel of the module compiled with `options`. Each argument is a pointer to its value.
     pub fn launch(
         &mut self,
-        (options, name): (&str, &'static str),
+        name: (&str, &'static str),
         grid: [usize; 2],
         block: usize,
         arguments: &[&dyn Argument],
     ) -> Result<(), String> {
+        self.launch_shared(name, grid, [block, 0], arguments)
+    }
+
+    /// The same for a kernel that needs so many bytes of shared memory beside what it declares.
+    pub fn launch_shared(
+        &mut self,
+        (options, name): (&str, &'static str),
+        grid: [usize; 2],
+        [block, shared]: [usize; 2],
+        arguments: &[&dyn Argument],
+    ) -> Result<(), String> {
         let function = self.function(options, name)?;
+        if shared > USUAL_SHARED {
+            // SAFETY: the function was loaded; 8 is the most dynamic shared memory that it may use.
+            let code = unsafe { (self.libraries.driver.function_attribute)(function, 8, shared as c_int) };
+            checked(name, code)?;
+        }
         let mut places: Vec<*mut c_void> = arguments.iter().map(|argument| argument.place()).collect();
         // SAFETY: the arguments are those of the kernel's declaration, and the driver copies them.
         let code = unsafe {
@@ -215,13 +270,26 @@ impl Work {
                 block as c_uint,
                 1,
                 1,
-                0,
+                shared as c_uint,
                 self.stream,
                 places.as_mut_ptr(),
                 null_mut(),
             )
         };
         checked(name, code)
+    }
+
+    /// Puts a table where kernels can read it, until the next one.
+    pub fn upload(&mut self, values: &[u64]) -> Result<Pointer, String> {
+        let bytes = size_of_val(values);
+        if bytes > self.table.1 {
+            self.synchronize()?;
+            let wider = bytes.next_power_of_two();
+            let (old, _) = std::mem::replace(&mut self.table, (Pointer(0), 0));
+            self.free(old);
+            self.table = (self.allocate(wider)?, wider);
+        }
+        self.copy_in(self.table.0, values).map(|()| self.table.0)
     }
 
     /// Writes zeros.
@@ -305,4 +373,4 @@ macro_rules! arguments {
         }
     )*};
 }
-arguments!(i32, i64, f32, Pointer);
+arguments!(i32, i64, f32, Pointer, Strides);

@@ -16,10 +16,15 @@ use burn_cubecl::tensor::CubeTensor;
 use super::cache::DeviceCache;
 use super::context::{Gpu, Matrix, Pointer, Work, pointer};
 use super::library::{Handle, checked};
+use crate::kernel::cube::{norm_threads, swiglu_blocks};
 use crate::model::{CausalLm, PlainParts, RotaryTable};
 
 /// Threads of a block for a row of activations.
 const THREADS: usize = 256;
+/// Positions of a tile of keys and of values, as in `decoding.cu`; a block holds two of each.
+const TILE: usize = 64;
+/// Of a block for a row of logits.
+const SAMPLING_THREADS: usize = 512;
 
 /// One token that a slot reads: the slot, its position and its id.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +32,24 @@ pub(crate) struct Step {
     pub slot: usize,
     pub position: usize,
     pub id: u32,
+}
+
+/// How a row's next token is drawn, as in `sampling.cu`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Drawing {
+    pub seed: u64,
+    /// 1 over the temperature; 0 takes the likeliest token.
+    pub inverse: f32,
+    pub unused: i32,
+}
+
+/// A drawn token and its log-probability; the id is −1 where the logits are not finite.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Drawn {
+    pub id: i32,
+    pub logp: f32,
 }
 
 /// A policy, ready to compute the next token of many sequences.
@@ -38,10 +61,13 @@ pub(crate) struct Decoder {
     layers: Vec<Layer>,
     embedding: Pointer,
     norm: Pointer,
+    /// `[hidden, vocabulary]`; none where logits are bounded, which the kernels do not know.
+    head: Option<Matrix>,
     cosines: Pointer,
     sines: Pointer,
     buffers: Buffers,
-    graphs: HashMap<usize, Recorded>,
+    /// By the number of rows, and whether tokens are drawn.
+    graphs: HashMap<(usize, bool), Recorded>,
     /// What the cache said when its places were read last.
     seen: Option<u64>,
     device: Device,
@@ -52,6 +78,7 @@ pub(crate) struct Decoder {
 #[derive(Clone, Copy)]
 struct Shape {
     hidden: usize,
+    vocabulary: usize,
     inner: usize,
     query_heads: usize,
     key_heads: usize,
@@ -116,6 +143,7 @@ impl Decoder {
         let config = model.config();
         let shape = Shape {
             hidden: config.hidden_size,
+            vocabulary: config.vocab_size,
             inner: config.intermediate_size,
             query_heads: config.num_attention_heads,
             key_heads: config.num_key_value_heads,
@@ -159,6 +187,11 @@ impl Decoder {
             });
         }
         let norm = vector(norm, &mut weights)?;
+        let head = match (config.logit_softcap, config.tie_word_embeddings) {
+            (Some(_), _) => None,
+            (None, true) => Some(Matrix { at: embedding, stride: shape.hidden, transposed: true, step: 0 }),
+            (None, false) => Some(whole(model.head(), &mut weights)?),
+        };
         let [cosines, sines] = rotary.tables();
         let (cosines, sines) = (whole(cosines, &mut weights)?.at, whole(sines, &mut weights)?.at);
         let options = format!("-DQUERY_GROUP={} -DHEAD_WIDTH={}", config.query_group(), config.head_dim);
@@ -171,6 +204,7 @@ impl Decoder {
             layers,
             embedding,
             norm,
+            head,
             cosines,
             sines,
             buffers,
@@ -187,21 +221,52 @@ impl Decoder {
     /// # Errors
     /// What the device says.
     pub fn advance(&mut self, steps: &[Step], cache: &DeviceCache) -> Result<Tensor<2>, String> {
-        let rows = steps.len().next_power_of_two();
-        let changes = Some(cache.changes());
         // Flat, since CubeCL may put a gap between the rows of a matrix.
         let out = Tensor::<1>::empty([steps.len() * self.shape.hidden], (&self.device, DType::BF16));
         let target = cube(out.clone())?;
         let target = pointer(&target)?;
-        let padded = |value: &dyn Fn(&Step) -> i32, padding: i32| -> Vec<i32> {
-            let mut values: Vec<i32> = steps.iter().map(value).collect();
-            values.resize(rows, padding);
-            values
-        };
-        let ids = padded(&|step| step.id as i32, 0);
-        let positions = padded(&|step| step.position as i32, 0);
-        let slots = padded(&|step| step.slot as i32, -1);
+        let bytes = steps.len() * self.shape.hidden * 2;
+        let from = self.buffers.hidden;
+        self.run(steps, &[], cache, |work| work.copy(target, from, bytes))?;
+        Ok(out.reshape([steps.len(), self.shape.hidden]))
+    }
 
+    /// Whether it can draw tokens.
+    pub fn draws(&self) -> bool {
+        self.head.is_some()
+    }
+
+    /// Computes the steps' tokens likewise, and draws the one after each; only where it [`draws`](Self::draws).
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn draw(
+        &mut self,
+        steps: &[Step],
+        drawings: &[Drawing],
+        cache: &DeviceCache,
+    ) -> Result<Vec<Drawn>, String> {
+        let mut drawn = vec![Drawn::default(); steps.len()];
+        let from = self.buffers.drawn;
+        self.run(steps, drawings, cache, |work| {
+            work.copy_out(&mut drawn, from)?;
+            work.synchronize()
+        })?;
+        Ok(drawn)
+    }
+
+    /// Queues a step, with drawings or without, and `finish` behind it.
+    fn run(
+        &mut self,
+        steps: &[Step],
+        drawings: &[Drawing],
+        cache: &DeviceCache,
+        finish: impl FnOnce(&Work) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let rows = steps.len().next_power_of_two();
+        let key = (rows, !drawings.is_empty());
+        let changes = Some(cache.changes());
+        let inputs = Inputs::written(steps, drawings, rows);
         let gpu = self.gpu.clone();
         gpu.queue(|work| {
             if self.seen != changes {
@@ -210,35 +275,34 @@ impl Decoder {
                 work.copy_in(self.buffers.values, &column(1))?;
                 work.copy_in(self.buffers.capacity, &[cache.capacity() as i32])?;
             }
-            work.copy_in(self.buffers.ids, &ids)?;
-            work.copy_in(self.buffers.positions, &positions)?;
-            work.copy_in(self.buffers.slots, &slots)?;
-            match self.graphs.get(&rows) {
+            work.copy_in(self.buffers.inputs, &inputs)?;
+            match self.graphs.get(&key) {
                 None => {
-                    self.launch(work, rows)?;
-                    self.graphs.insert(rows, Recorded::Warm);
+                    self.launch(work, key)?;
+                    self.graphs.insert(key, Recorded::Warm);
                 }
                 Some(Recorded::Warm) => {
                     work.begin_recording()?;
                     // The recording has to be ended whatever happened.
-                    let queued = self.launch(work, rows);
+                    let queued = self.launch(work, key);
                     let graph = work.end_recording()?;
                     queued?;
                     work.replay(graph)?;
-                    self.graphs.insert(rows, Recorded::Graph(graph));
+                    self.graphs.insert(key, Recorded::Graph(graph));
                 }
                 Some(Recorded::Graph(graph)) => work.replay(*graph)?,
             }
-            work.copy(target, self.buffers.hidden, steps.len() * self.shape.hidden * 2)
+            finish(work)
         })?;
         self.seen = changes;
-        Ok(out.reshape([steps.len(), self.shape.hidden]))
+        Ok(())
     }
 
     /// Queues all kernels of a step.
-    fn launch(&self, work: &mut Work, rows: usize) -> Result<(), String> {
-        let Shape { hidden, inner, query_heads, key_heads, width, epsilon, scale } = self.shape;
+    fn launch(&self, work: &mut Work, (rows, draws): (usize, bool)) -> Result<(), String> {
+        let Shape { hidden, vocabulary, inner, query_heads, key_heads, width, epsilon, scale } = self.shape;
         let buffers = &self.buffers;
+        let inputs = Inputs::of(buffers.inputs, rows);
         let options = self.options.as_str();
         let (hidden_i, queries_i, keys_i, width_i) =
             (hidden as i32, query_heads as i32, key_heads as i32, width as i32);
@@ -253,7 +317,7 @@ impl Decoder {
             work.launch(
                 (options, "add_rms_norm"),
                 [rows, 1],
-                THREADS,
+                norm_threads(hidden),
                 &[&buffers.x, &added, &weight, &buffers.hidden, &hidden_i, &epsilon],
             )
         };
@@ -261,7 +325,7 @@ impl Decoder {
             (options, "embed"),
             [rows, 1],
             THREADS,
-            &[&self.embedding, &buffers.ids, &buffers.x, &hidden_i],
+            &[&self.embedding, &inputs.ids, &buffers.x, &hidden_i],
         )?;
         let mut added = NONE;
         for (index, layer) in (0i32..).zip(&self.layers) {
@@ -279,8 +343,8 @@ impl Decoder {
                     &epsilon,
                     &self.cosines,
                     &self.sines,
-                    &buffers.positions,
-                    &buffers.slots,
+                    &inputs.positions,
+                    &inputs.slots,
                     &buffers.keys,
                     &buffers.values,
                     &index,
@@ -290,15 +354,19 @@ impl Decoder {
                     &width_i,
                 ],
             )?;
-            work.launch(
-                (options, "decode_attention"),
+            let (name, block) = match width {
+                64 | 128 => ("decode_tiles", [128, 4 * TILE * width * 2]),
+                _ => ("decode_attention", [THREADS, 0]),
+            };
+            work.launch_shared(
+                (options, name),
                 [key_heads, rows],
-                THREADS,
+                block,
                 &[
                     &buffers.qkv,
                     &buffers.attended,
-                    &buffers.positions,
-                    &buffers.slots,
+                    &inputs.positions,
+                    &inputs.slots,
                     &buffers.keys,
                     &buffers.values,
                     &index,
@@ -312,13 +380,56 @@ impl Decoder {
             norm(work, buffers.change, layer.mlp_norm)?;
             product(work, buffers.hidden, layer.gate_up, buffers.both, [hidden, 2 * inner])?;
             let (rows_l, inner_i) = (rows as i64, inner as i32);
-            let grid = [(rows * inner).div_ceil(THREADS), 1];
+            let grid = [swiglu_blocks(rows, inner), 1];
             let arguments: [&dyn super::Argument; 4] = [&buffers.both, &buffers.open, &rows_l, &inner_i];
             work.launch((options, "swiglu"), grid, THREADS, &arguments)?;
             product(work, buffers.open, layer.down, buffers.change, [inner, hidden])?;
             added = buffers.change;
         }
-        norm(work, added, self.norm)
+        norm(work, added, self.norm)?;
+        let Some(head) = self.head.filter(|_| draws) else { return Ok(()) };
+        let of_rows = |at, stride| Matrix { at, stride, transposed: false, step: 0 };
+        let matrices = [of_rows(buffers.hidden, hidden), head, of_rows(buffers.logits, vocabulary)];
+        work.product(matrices, [DType::BF16, DType::F32], [rows, hidden, vocabulary], 1, 1.0)?;
+        let arguments: [&dyn super::Argument; 4] =
+            [&buffers.logits, &inputs.drawings, &buffers.drawn, &(vocabulary as i32)];
+        work.launch((options, "sample_tokens"), [rows, 1], SAMPLING_THREADS, &arguments)
+    }
+}
+
+/// Where a step's inputs lie: everything that changes from step to step, in one piece, so that one copy brings it.
+struct Inputs {
+    drawings: Pointer,
+    ids: Pointer,
+    positions: Pointer,
+    slots: Pointer,
+}
+
+impl Inputs {
+    /// Bytes of a row.
+    const ROW: usize = size_of::<Drawing>() + 3 * size_of::<i32>();
+
+    fn of(at: Pointer, rows: usize) -> Self {
+        let begin = at.0 + (rows * size_of::<Drawing>()) as u64;
+        let column = |number: usize| Pointer(begin + (number * rows * size_of::<i32>()) as u64);
+        Self { drawings: at, ids: column(0), positions: column(1), slots: column(2) }
+    }
+
+    /// The same as 32-bit words, padded to `rows` rows.
+    fn written(steps: &[Step], drawings: &[Drawing], rows: usize) -> Vec<u32> {
+        let mut words = Vec::with_capacity(rows * Self::ROW / size_of::<u32>());
+        for row in 0..rows {
+            let Drawing { seed, inverse, .. } =
+                drawings.get(row).copied().unwrap_or(Drawing { seed: 0, inverse: 0.0, unused: 0 });
+            words.extend([seed as u32, (seed >> 32) as u32, inverse.to_bits(), 0]);
+        }
+        let padding = Step { slot: usize::MAX, position: 0, id: 0 };
+        let padded = || (0..rows).map(|row| steps.get(row).copied().unwrap_or(padding));
+        words.extend(padded().map(|step| step.id));
+        words.extend(padded().map(|step| step.position as u32));
+        // A slot of −1 is none.
+        words.extend(padded().map(|step| step.slot as u32));
+        words
     }
 }
 
@@ -342,9 +453,10 @@ impl Drop for Decoder {
 /// Memory of the activations of a step.
 struct Buffers {
     gpu: Arc<Gpu>,
-    ids: Pointer,
-    positions: Pointer,
-    slots: Pointer,
+    /// See [`Inputs`].
+    inputs: Pointer,
+    logits: Pointer,
+    drawn: Pointer,
     capacity: Pointer,
     /// Where each layer's keys lie; likewise values.
     keys: Pointer,
@@ -366,9 +478,9 @@ impl Buffers {
         owner.queue(|work| {
             Ok(Self {
                 gpu,
-                ids: work.allocate(4 * rows)?,
-                positions: work.allocate(4 * rows)?,
-                slots: work.allocate(4 * rows)?,
+                inputs: work.allocate(Inputs::ROW * rows)?,
+                logits: work.allocate(4 * rows * shape.vocabulary)?,
+                drawn: work.allocate(size_of::<Drawn>() * rows)?,
                 capacity: work.allocate(4)?,
                 keys: work.allocate(8 * layers)?,
                 values: work.allocate(8 * layers)?,
@@ -387,9 +499,9 @@ impl Buffers {
 impl Drop for Buffers {
     fn drop(&mut self) {
         let all = [
-            self.ids,
-            self.positions,
-            self.slots,
+            self.inputs,
+            self.logits,
+            self.drawn,
             self.capacity,
             self.keys,
             self.values,
@@ -447,7 +559,17 @@ impl Work {
         checked("cuMemcpyHtoDAsync", code)
     }
 
-    fn copy(&self, to: Pointer, from: Pointer, bytes: usize) -> Result<(), String> {
+    /// Brings values to the host; they are there once the stream was waited for.
+    fn copy_out<T: Copy>(&self, to: &mut [T], from: Pointer) -> Result<(), String> {
+        let bytes = size_of_val(to);
+        // SAFETY: the buffer holds that many bytes, and the caller waits before it reads them.
+        let code = unsafe {
+            (self.libraries.driver.copy_out)(to.as_mut_ptr().cast::<c_void>(), from.0, bytes, self.stream)
+        };
+        checked("cuMemcpyDtoHAsync", code)
+    }
+
+    pub(super) fn copy(&self, to: Pointer, from: Pointer, bytes: usize) -> Result<(), String> {
         // SAFETY: both places hold that many bytes.
         let code = unsafe { (self.libraries.driver.copy)(to.0, from.0, bytes, self.stream) };
         checked("cuMemcpyDtoDAsync", code)

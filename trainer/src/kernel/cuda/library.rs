@@ -77,9 +77,11 @@ library! {
         free = b"cuMemFree_v2\0": fn(Address);
         copy_in = b"cuMemcpyHtoDAsync_v2\0": fn(Address, *const c_void, usize, Handle);
         copy = b"cuMemcpyDtoDAsync_v2\0": fn(Address, Address, usize, Handle);
+        copy_out = b"cuMemcpyDtoHAsync_v2\0": fn(*mut c_void, Address, usize, Handle);
         clear = b"cuMemsetD8Async\0": fn(Address, u8, usize, Handle);
         module_load = b"cuModuleLoadData\0": fn(*mut Handle, *const c_void);
         module_function = b"cuModuleGetFunction\0": fn(*mut Handle, Handle, *const c_char);
+        function_attribute = b"cuFuncSetAttribute\0": fn(Handle, c_int, c_int);
         launch = b"cuLaunchKernel\0": fn(
             Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void
         );

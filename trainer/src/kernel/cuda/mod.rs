@@ -4,8 +4,10 @@ mod cache;
 mod context;
 mod decode;
 mod library;
+mod update;
 
 pub(crate) use cache::DeviceCache;
-pub(super) use context::{Argument, Gpu, Matrix, Pointer, Work, pointer};
-pub(crate) use decode::{Decoder, Step};
+pub(super) use context::{Argument, Gpu, Matrix, Pointer, Strides, Work, pointer};
+pub(crate) use decode::{Decoder, Drawing, Step};
 pub(super) use library::available;
+pub(crate) use update::{DeviceMoments, Rates, Stepped, squared_norm};

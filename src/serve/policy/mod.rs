@@ -1,0 +1,11 @@
+//! How does a program ask a policy of ours? As it asks any server with OpenAI's API.
+
+mod answer;
+mod dialect;
+mod engine;
+mod meters;
+mod request;
+mod routes;
+
+pub use engine::Engine;
+pub use routes::router;
