@@ -116,7 +116,7 @@ test: test-weights deny plugin-tools pytest-zip
 	scripts/swebench_package.sh
 	scripts/agent_packages.sh
 	scripts/client_packages.sh
-	TANDEM_REQUIRE_WEIGHTS=1 TANDEM_REQUIRE_PODMAN=1 TANDEM_REQUIRE_LANGUAGES=1 cargo test --locked --workspace
+	TANDEM_REQUIRE_WEIGHTS=1 TANDEM_REQUIRE_PODMAN=1 TANDEM_REQUIRE_LANGUAGES=1 TANDEM_REQUIRE_REGISTRY=1 cargo test --locked --workspace
 	cargo test --locked --manifest-path plugins/Cargo.toml
 	python3 examples/tasks/check.py examples/tasks/first-steps
 	scratch=$$(mktemp -d) && python3 examples/warmup/generate.py --count 40 --seed 1 --self-test 10 --out $$scratch/tasks; \

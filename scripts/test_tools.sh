@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what only tests need, and only what is missing: rootless podman, and what
-# the tests of imported tasks in JavaScript and C++ run with.
+# Installs what only tests need, and only what is missing: rootless podman, what the tests of imported
+# tasks in JavaScript and C++ run with, and a registry with a program that carries things out of it.
 set -euo pipefail
 
 missing=()
@@ -8,6 +8,8 @@ command -v podman >/dev/null || missing+=(podman)
 command -v crun >/dev/null || missing+=(crun)
 command -v g++ >/dev/null || missing+=(g++)
 command -v node >/dev/null || missing+=(nodejs)
+command -v docker-registry >/dev/null || missing+=(docker-registry)
+command -v skopeo >/dev/null || missing+=(skopeo)
 
 [ ${#missing[@]} -eq 0 ] && exit 0
 if ! command -v apt-get >/dev/null; then
@@ -19,3 +21,7 @@ sudo=()
 [ "$(id -u)" -eq 0 ] || sudo=(sudo)
 "${sudo[@]}" apt-get update -qq
 "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+# Tests start it themselves; the service that the package sets up is not wanted.
+case " ${missing[*]} " in
+*" docker-registry "*) "${sudo[@]}" systemctl disable --now docker-registry >/dev/null 2>&1 || true ;;
+esac

@@ -238,7 +238,10 @@ fn a_stop_text_ends_a_reply_and_is_no_part_of_it() {
     let stopped = ask(json!({"stop": stop}));
     assert_eq!(stopped["finish_reason"], "stop");
     assert_eq!(stopped["stop_reason"], stop);
-    assert_eq!(stopped["text"].as_str(), text.split(stop.as_str()).next());
+    let before = text.split(stop.as_str()).next().unwrap();
+    assert_eq!(stopped["text"], before);
+    let kept = ask(json!({"stop": stop, "include_stop_str_in_output": true}));
+    assert_eq!(kept["text"], format!("{before}{stop}"));
 }
 
 #[test]

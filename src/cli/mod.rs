@@ -115,7 +115,7 @@ enum Command {
         output: std::path::PathBuf,
         functions: Option<std::path::PathBuf>,
     },
-    /// Pack, verify, show, compare, take apart and export pairs.
+    /// Pack, verify, show, compare, take apart, export, push and pull pairs.
     #[command(subcommand)]
     Pair(pair::PairCommand),
     /// Let the agent of a pair work on a repository; a patch comes out. Or look into the run of a campaign.

@@ -1,4 +1,4 @@
-//! `tandem pair`: pack a run, and check, show, compare, take apart and export pairs.
+//! `tandem pair`: pack a run, and check, show, compare, take apart, export, push and pull pairs.
 
 use std::path::{Path, PathBuf};
 
@@ -9,9 +9,11 @@ use tandem_host::store::{BlobStore, Digest};
 
 use super::{Exit, error, setup};
 use crate::campaign::{CampaignConfig, KEPT};
+use crate::pair::oci::{self, Expiry, OciError, Reference, Trust};
 use crate::pair::{
-    Chosen, Contents, Existing, Halves, Mismatch, Pair, PairDiff, PairError, PolicyForm, Verified,
+    Chosen, Commands, Contents, Existing, Halves, Mismatch, Pair, PairDiff, PairError, PolicyForm, Verified,
 };
+use crate::view::Progress;
 
 #[derive(Subcommand)]
 pub enum PairCommand {
@@ -25,6 +27,9 @@ pub enum PairCommand {
         /// Ship the trained adapter alone; who uses the pair needs the base policy.
         #[arg(long)]
         adapter_only: bool,
+        /// Ship plugins that run a command of their owner's (`tandem plugin wrap`) too.
+        #[arg(long)]
+        allow_commands: bool,
         /// `pair.json` instead of a sentence.
         #[arg(long)]
         json: bool,
@@ -77,6 +82,10 @@ pub enum PairCommand {
     },
     /// Make a key to sign with: `NAME.pem`, to be kept, and `NAME.pub`, to be given away.
     NewKey { name: PathBuf },
+    /// Put a pair into an OCI registry, or an OCI layout on disk.
+    Push(PushArguments),
+    /// Get a pair from an OCI registry or layout; its folder appears when all of it was checked.
+    Pull(PullArguments),
     /// Write a pair in the layout of another program.
     Export {
         /// The pair's folder.
@@ -91,6 +100,47 @@ pub enum PairCommand {
         #[arg(long, value_name = "MODEL")]
         base: Option<String>,
     },
+}
+
+#[derive(clap::Args)]
+pub struct PushArguments {
+    /// The pair's folder.
+    pair: PathBuf,
+    /// HOST/NAME:TAG, or oci:DIR:TAG.
+    reference: String,
+    /// Sign it there, in cosign's format, with this private key.
+    #[arg(long, value_name = "KEY")]
+    sign: Option<PathBuf>,
+    /// The signature is good for this many days only.
+    #[arg(long, value_name = "DAYS", requires = "sign")]
+    expires: Option<u64>,
+    /// Talk to a registry that is not this machine without encryption.
+    #[arg(long)]
+    plain_http: bool,
+    /// JSON instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+pub struct PullArguments {
+    /// HOST/NAME:TAG, HOST/NAME@DIGEST, or oci:DIR:TAG.
+    reference: String,
+    /// The new folder.
+    #[arg(short, long, value_name = "DIR")]
+    out: PathBuf,
+    /// A public key whose owner must have signed it there; of several, one.
+    #[arg(long, value_name = "FILE", conflicts_with = "policy")]
+    key: Vec<PathBuf>,
+    /// A file that says whose pairs are taken from where; see `docs/pair.md`.
+    #[arg(long, value_name = "FILE", env = "TANDEM_PAIR_POLICY")]
+    policy: Option<PathBuf>,
+    /// Talk to a registry that is not this machine without encryption.
+    #[arg(long)]
+    plain_http: bool,
+    /// `pair.json` instead of text.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Which policy stands beside the harness of a pair.
@@ -144,7 +194,10 @@ pub fn warn(mismatches: &[Mismatch]) {
 
 pub async fn run(command: PairCommand) -> Result<Exit> {
     match answer(command).await {
-        Err(failure) if failure.downcast_ref::<PairError>().is_some_and(PairError::is_refusal) => {
+        Err(failure)
+            if failure.downcast_ref::<PairError>().is_some_and(PairError::is_refusal)
+                || failure.downcast_ref::<OciError>().is_some_and(OciError::is_refusal) =>
+        {
             eprintln!("{}", error::render(&failure));
             Ok(Exit::No)
         }
@@ -154,9 +207,10 @@ pub async fn run(command: PairCommand) -> Result<Exit> {
 
 async fn answer(command: PairCommand) -> Result<Exit> {
     match command {
-        PairCommand::Pack { run, out, adapter_only, json } => {
+        PairCommand::Pack { run, out, adapter_only, allow_commands, json } => {
             let form = if adapter_only { PolicyForm::Adapter } else { PolicyForm::Full };
-            pack(&run, &out, form, json)?;
+            let commands = if allow_commands { Commands::Ship } else { Commands::Refuse };
+            pack(&run, &out, form, commands, json)?;
         }
         PairCommand::Verify { pair: folder, digest, key, json } => {
             match verified(&folder, digest, key.as_deref())? {
@@ -220,6 +274,8 @@ async fn answer(command: PairCommand) -> Result<Exit> {
             crate::pair::new_key(&private, &public)?;
             println!("{} signs and is not to be given away; {} checks", private.display(), public.display());
         }
+        PairCommand::Push(arguments) => push(&arguments).await?,
+        PairCommand::Pull(arguments) => pull(&arguments).await?,
         PairCommand::Export { pair, hf: _, out, base } => {
             let pair = crate::pair::open(&pair, Halves::MustMatch)?;
             let chosen = Chosen { policy: None, base, device: "cpu".into(), halves: Halves::MustMatch };
@@ -230,6 +286,64 @@ async fn answer(command: PairCommand) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
+async fn push(arguments: &PushArguments) -> Result<()> {
+    let reference: Reference = arguments.reference.parse()?;
+    let pair = crate::pair::open(&arguments.pair, Halves::MustMatch)?;
+    let progress = Progress::new();
+    let told =
+        |name: &str, bytes: u64| progress.say(&format!("sending {name} ({:.1} MB)", bytes as f64 / 1e6));
+    let pushed = oci::push(&pair, &reference, arguments.plain_http, told).await?;
+    if let Some(key) = &arguments.sign {
+        let (pair, expiry) = (&pair.manifest.digest, Expiry(arguments.expires));
+        oci::sign_there(&reference, &pushed.manifest, pair, key, expiry, arguments.plain_http).await?;
+    }
+    if arguments.json {
+        let told = serde_json::json!({
+            "reference": reference.to_string(), "manifest": pushed.manifest, "pair": pair.manifest.digest,
+            "files": pushed.files, "sent_files": pushed.sent, "sent_bytes": pushed.bytes,
+            "signed": arguments.sign.is_some(),
+        });
+        println!("{}", serde_json::to_string_pretty(&told)?);
+        return Ok(());
+    }
+    println!("pair {} is at {reference}", pair.manifest.digest);
+    println!("  manifest {}", pushed.manifest);
+    println!(
+        "  {} of {} files sent, {:.1} MB; the others were there",
+        pushed.sent,
+        pushed.files,
+        pushed.bytes as f64 / 1e6
+    );
+    if let Some(key) = &arguments.sign {
+        println!("  signed with {}", key.display());
+    }
+    Ok(())
+}
+
+async fn pull(arguments: &PullArguments) -> Result<()> {
+    let reference: Reference = arguments.reference.parse()?;
+    let trust = match &arguments.policy {
+        Some(policy) if arguments.key.is_empty() => Trust::read(policy)?,
+        _ if arguments.key.is_empty() => Trust::Nobody,
+        _ => Trust::Keys(arguments.key.clone()),
+    };
+    let progress = Progress::new();
+    let told =
+        |name: &str, bytes: u64| progress.say(&format!("fetching {name} ({:.1} MB)", bytes as f64 / 1e6));
+    let pulled = oci::pull(&reference, &arguments.out, &trust, arguments.plain_http, told).await?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&pulled.pair)?);
+        return Ok(());
+    }
+    println!("pair {} is whole in {}", pulled.pair.digest, arguments.out.display());
+    println!("  manifest {}", pulled.manifest);
+    match pulled.signed_by {
+        Some(key) => println!("  signed by the key {}", key.display()),
+        None => println!("  nobody's signature was asked for; `--key FILE` or `--policy FILE` asks for one"),
+    }
+    Ok(())
+}
+
 /// A signature is checked first: what nobody vouches for is not looked into further.
 fn verified(folder: &Path, digest: Option<Digest>, key: Option<&Path>) -> Result<Verified, PairError> {
     if let Some(key) = key {
@@ -238,7 +352,7 @@ fn verified(folder: &Path, digest: Option<Digest>, key: Option<&Path>) -> Result
     crate::pair::verify(folder, digest.as_ref())
 }
 
-fn pack(run: &Path, out: &Path, form: PolicyForm, json: bool) -> Result<()> {
+fn pack(run: &Path, out: &Path, form: PolicyForm, commands: Commands, json: bool) -> Result<()> {
     let record = setup::existing_record(run)?;
     let kept = run.join(KEPT);
     let text = std::fs::read_to_string(&kept).with_context(|| {
@@ -250,7 +364,7 @@ fn pack(run: &Path, out: &Path, form: PolicyForm, json: bool) -> Result<()> {
             kept.display()
         )
     })?;
-    let manifest = crate::pair::pack(&record, &config, form, out, Existing::Refuse)?;
+    let manifest = crate::pair::pack(&record, &config, form, out, Existing::Refuse, commands)?;
     match json {
         true => println!("{}", serde_json::to_string_pretty(&manifest)?),
         false => println!("pair {} written to {}", manifest.digest, out.display()),

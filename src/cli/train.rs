@@ -173,3 +173,63 @@ pub(super) fn stop_on_signal(cancel: &Cancel, progress: &Progress) {
         }
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn campaign(compute: Option<&str>) -> CampaignConfig {
+        let text = "name = \"c\"\npolicy.base = \"m\"\ntasks.train = \"t\"\n";
+        let mut config = CampaignConfig::parse(text, Path::new("/here")).unwrap();
+        config.policy.compute = compute.map(str::to_owned);
+        config
+    }
+
+    /// What a campaign computes in, if its run began with `before`.
+    fn settle(before: Option<&str>, file: Option<&str>, asked: Option<&str>) -> Result<Option<String>> {
+        let run = tempfile::tempdir().unwrap();
+        fs::write(run.path().join(KEPT), serde_json::to_string(&campaign(before)).unwrap()).unwrap();
+        let mut config = campaign(file);
+        let arguments = TrainArguments {
+            campaign: "c.toml".into(),
+            run: None,
+            resume: true,
+            device: "cpu".into(),
+            exchange: None,
+            compute: asked.map(str::to_owned),
+        };
+        settle_compute(&mut config, Path::new(run.path()), &arguments)?;
+        Ok(config.policy.compute)
+    }
+
+    #[test]
+    fn a_run_keeps_the_number_format_that_it_began_with() {
+        assert_eq!(settle(None, None, None).unwrap(), None);
+        assert_eq!(settle(Some("bf16"), None, None).unwrap().as_deref(), Some("bf16"));
+        assert_eq!(settle(Some("bf16"), Some("f32"), Some("bf16")).unwrap().as_deref(), Some("bf16"));
+        let check = |before, file, asked, expected: expect_test::Expect| {
+            let said = settle(before, file, asked).unwrap_err().to_string();
+            let (folder, rest) = said.split_once(" computes").unwrap();
+            assert!(folder.starts_with("the run in "));
+            expected.assert_eq(rest.trim_start());
+        };
+        check(
+            Some("bf16"),
+            None,
+            Some("f32"),
+            expect_test::expect![[r#"
+                in `bf16`, and `f32` is asked for
+                help: leave out `--compute` and `policy.compute`, or start a new run with `--run`"#]],
+        );
+        check(
+            None,
+            Some("f32"),
+            None,
+            expect_test::expect![[r#"
+                in what suits its device, and `f32` is asked for
+                help: leave out `--compute` and `policy.compute`, or start a new run with `--run`"#]],
+        );
+        let said = settle(None, None, Some("f16")).unwrap_err().to_string();
+        assert!(said.starts_with("`f16` is not a number format"), "{said}");
+    }
+}

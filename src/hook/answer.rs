@@ -1,10 +1,10 @@
 //! How is what our hooks did said to an agent, and what of it cannot be said?
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::agent::{Agent, AgentEvent};
 use super::input::{Input, What, with_text};
+use super::wire::Reply;
 
 /// What the hooks of a harness want at one event of an agent.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,13 +21,6 @@ pub struct Answer {
     pub defer: Option<String>,
     /// End, with a reason.
     pub stop: Option<String>,
-}
-
-/// What the hook's process writes and ends with.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reply {
-    pub exit: u8,
-    pub stdout: String,
 }
 
 /// An answer in an agent's format.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::json;
 
 use super::agent::{Agent, AgentEvent};
-use super::client::event_of;
+use super::client::{SMALL, event_of};
 use super::place::Place;
 use super::target::Target;
 
@@ -27,11 +27,12 @@ pub fn bench(target: &Target, count: usize) -> Result<String> {
     // The first starts the daemon and opens the session.
     event_of(&place, target, Agent::Claude, AgentEvent::PreToolUse, &say(0))?;
     let program = std::env::current_exe().context("this program cannot find its own file")?;
+    let program = program.with_file_name(SMALL);
     let mut processes = Vec::with_capacity(count);
     for number in 0..count {
         let start = Instant::now();
         let mut child = Command::new(&program)
-            .args(["hook", "claude", "PreToolUse", "--harness", &target.harness, "--home"])
+            .args(["claude", "PreToolUse", "--harness", &target.harness, "--home"])
             .arg(&target.home)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -13,11 +13,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::agent::{Agent, AgentEvent};
-use super::answer::Reply;
 use super::journal::Journal;
 use super::place::Place;
 use super::target::Target;
-use super::wire::{Answered, INPUT_BYTES, Question, ask};
+use super::wire::{Answered, INPUT_BYTES, Question, Reply, ask};
 
 /// How long a daemon that is there may take for an answer.
 const ANSWER: Duration = Duration::from_secs(20);
@@ -25,6 +24,8 @@ const ANSWER: Duration = Duration::from_secs(20);
 const START: Duration = Duration::from_secs(40);
 /// How long nobody tries again after a daemon could not start.
 const RETRY: Duration = Duration::from_secs(60);
+/// The program that an agent starts.
+pub const SMALL: &str = "tandem-hook";
 const STEP: Duration = Duration::from_millis(5);
 
 /// Answers `tandem hook AGENT EVENT --harness H [--home DIR]`, the words that `install` writes; none
@@ -148,6 +149,15 @@ fn connect(place: &Place, target: &Target) -> io::Result<UnixStream> {
     }
 }
 
+/// The program that the daemon is: beside the small one that an agent starts.
+pub fn program() -> io::Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    Ok(match own.file_name() {
+        Some(name) if name == SMALL => own.with_file_name("tandem"),
+        _ => own,
+    })
+}
+
 /// A file to lock, which says nothing.
 pub fn open_lock(path: &Path) -> io::Result<File> {
     fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
@@ -155,8 +165,7 @@ pub fn open_lock(path: &Path) -> io::Result<File> {
 
 /// Starts the daemon in a group of its own, holding nothing of the agent's open.
 fn start(target: &Target) -> io::Result<std::process::Child> {
-    let program: PathBuf = std::env::current_exe()?;
-    Command::new(program)
+    Command::new(program()?)
         .args(["hook", "daemon", "--harness", &target.harness, "--home"])
         .arg(&target.home)
         .current_dir("/")

@@ -20,14 +20,15 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, Semaphore};
 
 use super::agent::AgentEvent;
-use super::answer::{Answer, Reply};
+use super::answer::Answer;
 use super::client::open_lock;
 use super::input::{Input, What};
 use super::journal::Journal;
+use super::load::Seen;
 use super::place::Place;
 use super::session::{Session, opens};
-use super::target::{Seen, Target};
-use super::wire::{self, Answered, Question, Status};
+use super::target::Target;
+use super::wire::{self, Answered, Question, Reply, Status};
 
 /// Calls that are worked on at once.
 const AT_ONCE: usize = 64;

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use tandem_host::store::write_whole;
 
 use super::agent::{Agent, AgentEvent};
+use super::client::SMALL;
 use super::ordered::Json;
 use super::target::Target;
 
@@ -67,22 +68,26 @@ impl Plan {
 /// Settings that are no JSON of the agent's shape: they stay as they are.
 pub fn install(agent: Agent, target: &Target, project: Option<&Path>) -> Result<Plan> {
     let program = std::env::current_exe().context("this program cannot find its own file")?;
+    // The small program beside it, if it is there, is started sooner.
+    let small = program.with_file_name(SMALL);
+    let program = match small.is_file() {
+        true => vec![small.display().to_string()],
+        false => vec![program.display().to_string(), "hook".to_owned()],
+    };
     let commands: Vec<_> = agent
         .events()
         .iter()
         .map(|event| {
             let home = target.home.display().to_string();
             let words = [
-                program.display().to_string(),
-                "hook".into(),
-                agent.word().into(),
+                agent.word().to_owned(),
                 event.name().into(),
                 "--harness".into(),
                 target.harness.clone(),
                 "--home".into(),
                 home,
             ];
-            (*event, words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "))
+            (*event, program.iter().chain(&words).map(|word| quoted(word)).collect::<Vec<_>>().join(" "))
         })
         .collect();
     plan(agent, project, &commands)
@@ -235,16 +240,14 @@ fn take_out(agent: Agent, groups: &mut Vec<Json>) {
     groups.retain(|group| *group != Json::Other(serde_json::Value::Null));
 }
 
-/// Whether `install` wrote a command: `…/tandem hook AGENT EVENT --harness …`.
+/// Whether `install` wrote a command: `…/tandem-hook AGENT EVENT --harness …`, or `…/tandem hook …`.
 fn is_ours(agent: Agent, command: &str) -> bool {
-    let Some((program, rest)) = command.split_once(" hook ") else { return false };
-    let program = program.trim_matches('\'');
-    let named = program.rsplit('/').next().is_some_and(|name| name == "tandem");
+    let between = format!(" {} ", agent.word());
+    let Some((program, rest)) = command.split_once(&between) else { return false };
+    let program = program.strip_suffix(" hook").unwrap_or(program).trim_matches('\'');
+    let named = program.rsplit('/').next().is_some_and(|name| name == "tandem" || name == SMALL);
     let mut words = rest.split(' ');
-    named
-        && words.next() == Some(agent.word())
-        && words.next().and_then(AgentEvent::named).is_some()
-        && words.next() == Some("--harness")
+    named && words.next().and_then(AgentEvent::named).is_some() && words.next() == Some("--harness")
 }
 
 /// A word as a shell reads it.
@@ -312,7 +315,7 @@ mod tests {
 
     #[test]
     fn an_older_harness_is_replaced_and_nothing_of_others() {
-        let before = r#"{"hooks":{"Stop":[{"hooks":[{"command":"'/a b/tandem' hook claude Stop --harness old"},{"command":"x"}]},{"hooks":[{"command":"tandem hook claude Stop --harness older"}]}]}}"#;
+        let before = r#"{"hooks":{"Stop":[{"hooks":[{"command":"'/a b/tandem' hook claude Stop --harness old"},{"command":"x"}]},{"hooks":[{"command":"/x/tandem-hook claude Stop --harness older"}]}]}}"#;
         check(Agent::Claude, before, &[], expect![[r#"{"hooks":{"Stop":[{"hooks":[{"command":"x"}]}]}}"#]]);
         check(
             Agent::Claude,

@@ -18,6 +18,7 @@ mod fuzz;
 mod input;
 mod install;
 mod journal;
+mod load;
 mod ordered;
 mod place;
 mod session;

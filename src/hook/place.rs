@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tandem_host::store::Digest;
 
+use super::client::program;
 use super::target::Target;
 
 /// The files of one daemon, in a folder that only this user can enter.
@@ -34,7 +35,7 @@ impl Place {
             None => run,
         };
         own_folder(&run, user)?;
-        let program = std::env::current_exe()?;
+        let program = program()?;
         let meta = fs::metadata(&program)?;
         // Another program at this path is another daemon.
         let told = format!(

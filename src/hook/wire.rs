@@ -7,7 +7,13 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
 use super::agent::{Agent, AgentEvent};
-use super::answer::Reply;
+
+/// What the hook's process writes and ends with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reply {
+    pub exit: u8,
+    pub stdout: String,
+}
 
 /// Most bytes that an agent may say at once.
 pub const INPUT_BYTES: u64 = 16 << 20;

@@ -86,6 +86,10 @@ pub enum PairError {
     Signature { key: PathBuf },
     #[error("{path} is no key that can be used: {reason}\nhelp: `tandem pair new-key NAME` makes one; `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256` does too", path = .path.display())]
     Key { path: PathBuf, reason: String },
+    #[error(
+        "the plugin `{plugin}` of the harness runs the command `{runs}`, and a pair with a command in it is not packed by itself\nhelp: take the plugin out of the harness, or pack it with `--allow-commands`; whoever gets the pair is told of the command"
+    )]
+    RunsCommand { plugin: String, runs: String },
     #[error("{path} exists already, and nothing is overwritten\nhelp: give a new folder", path = .path.display())]
     Exists { path: PathBuf },
     #[error("{path} cannot be {action}\nhelp: check the path, who may use it, and the room on the disk", path = .path.display())]

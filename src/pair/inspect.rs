@@ -62,6 +62,9 @@ impl fmt::Display for Contents {
                 plugin.component.short(),
                 written_by(plugin)
             )?;
+            if let Some(command) = super::runs(&entry.settings) {
+                writeln!(f, "      trusted: it runs the command `{command}`")?;
+            }
             for line in story(plugin) {
                 writeln!(f, "      {line}")?;
             }

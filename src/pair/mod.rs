@@ -13,6 +13,7 @@
 //!
 //! Skills are training only and never part of a pair.
 
+mod commands;
 mod contents;
 mod diff;
 mod error;
@@ -22,6 +23,7 @@ mod files;
 mod inspect;
 mod layout1;
 mod manifest;
+pub mod oci;
 mod open;
 mod pack;
 mod policy;
@@ -29,6 +31,7 @@ mod provenance;
 mod signature;
 mod unpack;
 
+pub use commands::{Commands, runs};
 pub use contents::Contents;
 pub use diff::PairDiff;
 pub use error::{COST, Mismatch, PairError};

@@ -7,6 +7,8 @@ use anyhow::{Context, Result};
 use tandem_host::harness::CONTRACT;
 use tandem_host::store::Digest;
 
+use super::commands::{self, Commands};
+use super::error::PairError;
 use super::evaluation::evaluation;
 use super::files::{Existing, listing, write_file, write_folder};
 use super::manifest::{LAYOUT, Licences, PairManifest, PairPlugin, PairSource, PolicyForm};
@@ -18,14 +20,23 @@ use crate::campaign::{CampaignConfig, RunRecord, UpdateReport};
 /// Packs what a finished or stopped run has into the folder `out`.
 ///
 /// # Errors
-/// A run that has published nothing, parts of it that cannot be read, a folder that is there.
+/// A run that has published nothing, parts of it that cannot be read, a folder that is there, a
+/// plugin that runs a command unless those may be shipped.
 pub fn pack(
     record: &RunRecord,
     config: &CampaignConfig,
     form: PolicyForm,
     out: &Path,
     existing: Existing,
+    commands: Commands,
 ) -> Result<PairManifest> {
+    let newest = record.publications()?.last().map(|newest| record.harness(&newest.digest)).transpose()?;
+    if let Some((plugin, runs)) =
+        newest.as_ref().and_then(commands::first).filter(|_| commands == Commands::Refuse)
+    {
+        let (plugin, runs) = (plugin.to_owned(), runs.to_owned());
+        return Err(PairError::RunsCommand { plugin, runs }.into());
+    }
     write_folder(out, existing, |root| fill(record, config, form, root))
 }
 

@@ -57,30 +57,50 @@ pub fn new_key(private: &Path, public: &Path) -> Result<(), PairError> {
 
 /// Signs a pair with a private key, in the place of an earlier signature.
 pub fn sign(pair: &Pair, private: &Path) -> Result<(), PairError> {
-    let key = key_pair(private, &read_pem(private, PRIVATE)?)?;
-    let signature = key
-        .sign(&SystemRandom::new(), &told(&pair.folder)?)
-        .map_err(|_| key_error(private, "this machine gives no random numbers"))?;
-    write_file(&pair.folder.join(SIGNATURE), BASE64.encode(signature.as_ref()).as_bytes())
+    let signature = sign_bytes(private, &told(&pair.folder)?)?;
+    write_file(&pair.folder.join(SIGNATURE), signature.as_bytes())
 }
 
-/// Checks that the owner of a public key signed the pair in `folder`.
-pub fn check_signature(folder: &Path, public: &Path) -> Result<(), PairError> {
+/// The signature of a private key over bytes, in DER and base64.
+pub fn sign_bytes(private: &Path, bytes: &[u8]) -> Result<String, PairError> {
+    let key = key_pair(private, &read_pem(private, PRIVATE)?)?;
+    let signature = key
+        .sign(&SystemRandom::new(), bytes)
+        .map_err(|_| key_error(private, "this machine gives no random numbers"))?;
+    Ok(BASE64.encode(signature.as_ref()))
+}
+
+/// Whether the owner of a public key made a signature, in DER and base64, over bytes.
+///
+/// # Errors
+/// A key that cannot be used.
+pub fn is_signature_of(public: &Path, bytes: &[u8], signature: &str) -> Result<bool, PairError> {
     let spki = read_pem(public, PUBLIC)?;
     let point = spki
         .strip_prefix(&SPKI[..])
         .filter(|point| point.len() == 65)
         .ok_or_else(|| key_error(public, "it is no key on the curve P-256"))?;
+    let Ok(signature) = BASE64.decode(signature.trim()) else { return Ok(false) };
+    let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, point);
+    Ok(key.verify(bytes, &signature).is_ok())
+}
+
+/// Checks that the owner of a public key signed the pair in `folder`.
+pub fn check_signature(folder: &Path, public: &Path) -> Result<(), PairError> {
     let path = folder.join(SIGNATURE);
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(PairError::NotSigned),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            // A key that is none is said first.
+            read_pem(public, PUBLIC)?;
+            return Err(PairError::NotSigned);
+        }
         Err(error) => return Err(PairError::io("read", &path)(error)),
     };
-    let wrong = || PairError::Signature { key: public.to_owned() };
-    let signature = BASE64.decode(text.trim()).map_err(|_| wrong())?;
-    let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, point);
-    key.verify(&told(folder)?, &signature).map_err(|_| wrong())
+    match is_signature_of(public, &told(folder)?, &text)? {
+        true => Ok(()),
+        false => Err(PairError::Signature { key: public.to_owned() }),
+    }
 }
 
 /// Whether somebody signed the pair in `folder`; not whether rightly.
@@ -107,6 +127,9 @@ fn read_pem(path: &Path, label: &str) -> Result<Vec<u8>, PairError> {
     let text = fs::read_to_string(path).map_err(PairError::io("read", path))?;
     let (begin, end) = (format!("-----BEGIN {label}-----"), format!("-----END {label}-----"));
     let body = text.split_once(&begin).and_then(|(_, rest)| rest.split_once(&end)).map(|(body, _)| body);
+    if body.is_none() && ["ENCRYPTED SIGSTORE", "ENCRYPTED COSIGN"].iter().any(|word| text.contains(word)) {
+        return Err(key_error(path, "it is encrypted as cosign does it, which this program does not read"));
+    }
     let body = body.ok_or_else(|| key_error(path, &format!("it has no `{begin}` in it")))?;
     let digits: String = body.split_whitespace().collect();
     BASE64.decode(digits).map_err(|_| key_error(path, "it is no base64 between its lines"))

@@ -48,4 +48,6 @@ pub use manifest::{
 };
 pub use utc::{rfc3339, utc_now};
 
+pub use utc::rfc3339;
+
 pub use crate::plugin::ToolDefinition;

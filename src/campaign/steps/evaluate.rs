@@ -9,7 +9,7 @@ use super::super::draw;
 use super::super::record::Arm;
 use super::super::run::Campaign;
 use super::episodes::{Label, Numbered};
-use crate::pair::{Existing, PolicyForm, pack};
+use crate::pair::{Commands, Existing, PairError, PolicyForm, pack};
 
 impl Campaign {
     /// The final table: first and trained policy, first and evolved harness, on the same seeds.
@@ -55,8 +55,19 @@ impl Campaign {
         }
         let out = self.run.join("pair");
         let (form, existing) = (PolicyForm::Full, Existing::Replace);
-        tokio::task::block_in_place(|| pack(&self.record, &self.config, form, &out, existing))?;
-        self.progress.say(&format!("pair written to {}", out.display()));
+        let commands = Commands::Refuse;
+        let packed =
+            tokio::task::block_in_place(|| pack(&self.record, &self.config, form, &out, existing, commands));
+        match packed {
+            Ok(_) => self.progress.say(&format!("pair written to {}", out.display())),
+            // The run is done all the same; its owner decides.
+            Err(error) if is_a_command(&error) => self.progress.say(&format!("no pair: {error}")),
+            Err(error) => return Err(error),
+        }
         Ok(())
     }
+}
+
+fn is_a_command(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(PairError::RunsCommand { .. }))
 }

@@ -22,7 +22,9 @@ pub fn run(word: &str, place: &Place, json: bool, toml: bool) -> Result<Exit> {
     for plugin in &manifest.plugins {
         let grants = if plugin.grants.is_empty() { "no grants".into() } else { plugin.grants.join(", ") };
         println!("  {}  {}  {grants}", plugin.name, plugin.digest);
-        if !plugin.settings.is_empty() {
+        if let Some(command) = crate::pair::runs(&plugin.settings) {
+            println!("    trusted: it runs the command `{command}`");
+        } else if !plugin.settings.is_empty() {
             println!("    settings {}", serde_json::Value::Object(plugin.settings.clone()));
         }
     }

@@ -11,6 +11,7 @@ mod templates;
 mod test;
 mod tools;
 mod watch;
+mod wrap;
 
 use std::fs;
 use std::path::Path;
@@ -36,6 +37,8 @@ pub enum PluginCommand {
     Tools(tools::ToolsArguments),
     /// Build, check and test a plugin at every save, until Ctrl-C.
     Watch(watch::WatchArguments),
+    /// Make a plugin that runs a command hook, in the sandbox of the workspace.
+    Wrap(wrap::WrapArguments),
     /// Show what is in a component, and what it would be allowed.
     Inspect(inspect::InspectArguments),
     /// Show what a component newly asks for and newly hooks against another.
@@ -51,6 +54,7 @@ pub async fn run(command: PluginCommand) -> Result<Exit> {
         PluginCommand::Test(arguments) => test::run(arguments).await,
         PluginCommand::Tools(arguments) => tools::run(arguments).await,
         PluginCommand::Watch(arguments) => watch::run(arguments).await,
+        PluginCommand::Wrap(arguments) => wrap::run(arguments).await,
         PluginCommand::Inspect(arguments) => inspect::run(arguments).await,
         PluginCommand::Diff(arguments) => diff::run(arguments).await,
     }

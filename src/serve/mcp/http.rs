@@ -185,14 +185,11 @@ async fn initialize(app: &App, messages: Vec<Incoming>) -> Result<Response, Refu
         let said = format!("{} sessions are open, and no more are taken", app.session_limits.count);
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_sessions", said).retry_after(5)
     };
-    // As those that are being opened count too, a flood makes no workspaces beyond the limit.
-    if app.server.sessions() >= app.session_limits.count {
-        return Err(full());
-    }
-    let session = app.server.open().await.map_err(|error| {
+    let session = app.server.open(app.session_limits.count).await.map_err(|error| {
         tracing::error!("{error:#}");
         Refusal::internal("the session could not be opened; the log of the server says why")
     })?;
+    let session = session.ok_or_else(full)?;
     let (out, _outgoing) = unbounded_channel();
     let session = Arc::new(session);
     let answer = session.answer("initialize", &params, &out).await;

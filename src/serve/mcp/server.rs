@@ -74,12 +74,16 @@ impl Server {
         Arc::new(Self { generations, setup, swaps, sessions: Arc::default(), next: AtomicU64::new(1) })
     }
 
-    /// Opens a session: it leases the current generation and has a workspace of its own.
+    /// Opens a session: it leases the current generation and has a workspace of its own. None when `most`
+    /// are open already, or are being opened.
     ///
     /// # Errors
     /// When no workspace can be made.
-    pub async fn open(self: &Arc<Self>) -> Result<Session> {
-        self.sessions.fetch_add(1, Ordering::AcqRel);
+    pub async fn open(self: &Arc<Self>, most: usize) -> Result<Option<Session>> {
+        let room = |open: usize| (open < most).then_some(open + 1);
+        if self.sessions.fetch_update(Ordering::AcqRel, Ordering::Acquire, room).is_err() {
+            return Ok(None);
+        }
         let counted = Counted(Arc::downgrade(&self.sessions));
         let place = match &self.setup.files {
             None => Place::None,
@@ -89,7 +93,7 @@ impl Server {
             }
         };
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        Ok(Session::new(self.clone(), number, place, counted))
+        Ok(Some(Session::new(self.clone(), number, place, counted)))
     }
 
     /// Makes a harness current, with one atomic store.

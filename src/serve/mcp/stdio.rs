@@ -25,7 +25,7 @@ enum Line {
 /// # Errors
 /// When no session can be opened or a message cannot be written.
 pub async fn serve(server: &Arc<Server>, drain: &Drain, limit: usize) -> Result<()> {
-    let session = Arc::new(server.open().await?);
+    let session = Arc::new(server.open(usize::MAX).await?.context("there is no room for a session")?);
     let (lines, mut incoming) = channel(64);
     // On its own, since a line that was half read must not be lost when something else happens.
     tokio::spawn(async move {

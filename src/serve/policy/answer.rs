@@ -73,8 +73,9 @@ impl Answer {
         tools: Vec<String>,
         prompts: Vec<Vec<u32>>,
     ) -> Self {
+        let hidden: &[String] = if how.keeps_stop { &[] } else { &how.stop };
         let reply = || Reply {
-            stream: TextStream::new(&engine.tokenizer, &how.stop),
+            stream: TextStream::new(&engine.tokenizer, hidden),
             text: String::new(),
             characters: 0,
             sent: 0,

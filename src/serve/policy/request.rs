@@ -28,6 +28,9 @@ pub struct Common {
     pub top_k: usize,
     pub seed: Option<u64>,
     pub stop: Vec<String>,
+    /// Whether the stop text that ends a reply stays part of it: so it is in training, and so with the
+    /// stop texts of a pair.
+    pub keeps_stop: bool,
     pub logprobs: bool,
     pub token_ids: bool,
     /// Goes on where the policy would end, up to the most tokens.
@@ -77,7 +80,7 @@ const WITHOUT_EFFECT: [&str; 11] = [
     "reasoning_effort",
 ];
 
-const COMMON: [&str; 13] = [
+const COMMON: [&str; 14] = [
     "model",
     "n",
     "stream",
@@ -88,6 +91,7 @@ const COMMON: [&str; 13] = [
     "top_k",
     "seed",
     "stop",
+    "include_stop_str_in_output",
     "logprobs",
     "return_token_ids",
     "ignore_eos",
@@ -300,6 +304,7 @@ impl Fields {
             },
             seed,
             stop: self.stops(defaults)?,
+            keeps_stop: self.get("stop").is_none() || self.flag("include_stop_str_in_output")?,
             logprobs: false,
             token_ids: self.flag("return_token_ids")?,
             ignore_eos: self.flag("ignore_eos")?,
@@ -549,6 +554,25 @@ mod tests {
         assert_eq!(plain.common.n, 1);
         let content = json!([{"type": "text", "text": "h"}, {"type": "text", "text": "i"}]);
         assert_eq!(chat(json!({"messages": [{"role": "user", "content": content}]})).unwrap(), plain);
+    }
+
+    #[test]
+    fn the_stop_texts_of_a_pair_stay_part_of_a_reply() {
+        let defaults = Sampling { stop: vec!["END".into()], ..Sampling::default() };
+        let check = |change: Value, stop: &[&str], keeps: bool| {
+            let mut body = json!({"model": "m", "prompt": "a"});
+            change.as_object().unwrap().iter().for_each(|(name, value)| body[name] = value.clone());
+            let common = TextRequest::read(body.to_string().as_bytes(), &defaults).unwrap().common;
+            assert_eq!(
+                (common.stop, common.keeps_stop),
+                (stop.iter().map(|s| s.to_string()).collect(), keeps)
+            );
+        };
+        check(json!({}), &["END"], true);
+        check(json!({"stop": null}), &["END"], true);
+        check(json!({"stop": "x"}), &["x"], false);
+        check(json!({"stop": []}), &[], false);
+        check(json!({"stop": ["x"], "include_stop_str_in_output": true}), &["x"], true);
     }
 
     #[test]

@@ -4,9 +4,12 @@ use super::{Case, Place};
 use crate::generate::{Generator, GeneratorConfig, SampleRequest, replayed_logits};
 use crate::learner::{Learner, LearnerConfig, Sample};
 use crate::model::{
-    Biases, CausalLm, ComputeType, ExpertsConfig, Family, LoraConfig, ModelConfig, SlidingWindow,
+    Biases, CausalLm, ComputeType, ExpertsConfig, Family, LoraConfig, LoraTargets, ModelConfig,
+    SlidingWindow, gaussian,
 };
 use burn::tensor::DType;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 
 pub(super) const CASES: &[Case] = &[
     ("Llama: log-probabilities and a step of AdamW", |place| learn(place, llama(), None)),
@@ -27,6 +30,7 @@ pub(super) const CASES: &[Case] = &[
             Some(LoraConfig { rank: 4, alpha: 8.0, first_layer: 1, ..LoraConfig::default() }),
         )
     }),
+    ("Llama with a trained LoRA on some maps: log-probabilities and a step of AdamW", some_maps),
     ("Llama: a policy step with entropy bonus and temperature", policy_step),
     ("Llama: log-probabilities of sampled tokens", sampled),
     ("Llama: reading and decoding with a cache", |place| generate(place, llama())),
@@ -80,6 +84,28 @@ fn learn(place: &Place, config: ModelConfig, lora: Option<LoraConfig>) -> Vec<f3
         Some(lora) => model.with_lora(lora, 3),
         None => model,
     };
+    learn_with(model)
+}
+
+/// An adapter on a middle part of one projection and on the last of another, whose factors are all random.
+fn some_maps(place: &Place) -> Vec<f32> {
+    let fault = |reason: String| -> ! { panic!("{reason}") };
+    let targets = LoraTargets::named(["k_proj", "up_proj"]);
+    let targets = targets.unwrap_or_else(|error| fault(error.to_string()));
+    let lora = LoraConfig { rank: 4, alpha: 8.0, targets, ..LoraConfig::default() };
+    let base = policy(place, llama());
+    let mut tensors = base.clone().with_lora(lora, 3).lora_tensors();
+    let mut random = StdRng::seed_from_u64(4);
+    let changed: Vec<_> = tensors
+        .iter()
+        .filter(|(name, _)| name.contains("lora_B"))
+        .map(|(name, tensor)| (name.to_string(), gaussian(&mut random, &tensor.shape, 0.2)))
+        .collect();
+    changed.into_iter().for_each(|(name, tensor)| tensors.insert(name, tensor));
+    learn_with(base.load_lora(&tensors, lora).unwrap_or_else(|error| fault(error.to_string())))
+}
+
+fn learn_with(model: CausalLm) -> Vec<f32> {
     let settings = LearnerConfig { learning_rate: 1e-3, pad_to_multiple_of: 8, ..LearnerConfig::default() };
     let samples: Vec<Sample> = sequences()
         .into_iter()

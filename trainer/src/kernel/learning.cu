@@ -1,21 +1,5 @@
 // What a step of learning does beside the layers: the head's rows of logits, and AdamW over all parameters.
 
-// Of a whole block of at most 1,024 threads; `shared` holds 33 floats.
-__device__ float block_max(float x, float* shared) {
-    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = (blockDim.x + 31) >> 5;
-    x = warp_max(x);
-    if (lane == 0) shared[warp] = x;
-    __syncthreads();
-    if (warp == 0) {
-        x = warp_max(lane < warps ? shared[lane] : -INFINITY);
-        if (lane == 0) shared[32] = x;
-    }
-    __syncthreads();
-    x = shared[32];
-    __syncthreads();
-    return x;
-}
-
 // Sums over a row of scaled logits, relative to the largest seen: Σ e^(x − peak) and Σ e^(x − peak) · (x − peak).
 struct RowSums {
     float peak, sum, moment;
@@ -207,32 +191,4 @@ extern "C" __global__ void __launch_bounds__(1024) sum_parts(const float* parts,
     for (int at = threadIdx.x; at < count; at += blockDim.x) sum += parts[at];
     sum = block_sum(sum, shared);
     if (threadIdx.x == 0) *out = sum;
-}
-
-// Rows of queries, keys and values side by side, one a token, with the first `turning` of the `heads` heads turned to
-// their token's position. A block for each token; width is a multiple of 16.
-extern "C" __global__ void rotate_heads(
-    const bf16* all, bf16* out, const float* cosines, const float* sines, int tokens, int turning, int heads, int width) {
-    int token = blockIdx.x % tokens, half = width >> 1, pieces = half >> 3;
-    long long start = (long long)blockIdx.x * heads * width;
-    for (int n = threadIdx.x; n < heads * pieces; n += blockDim.x) {
-        int head = n / pieces, piece = n % pieces;
-        long long at = start + (long long)head * width + 8 * piece;
-        uint4 left = *(const uint4*)(all + at), right = *(const uint4*)(all + at + half);
-        if (head < turning) {
-            u32* a = (u32*)&left;
-            u32* b = (u32*)&right;
-            long long angle = (long long)token * half + 8 * piece;
-            #pragma unroll
-            for (int k = 0; k < 4; k++) {
-                float c0 = cosines[angle + 2 * k], s0 = sines[angle + 2 * k];
-                float c1 = cosines[angle + 2 * k + 1], s1 = sines[angle + 2 * k + 1];
-                float a0 = low(a[k]), a1 = high(a[k]), b0 = low(b[k]), b1 = high(b[k]);
-                a[k] = pair(a0 * c0 - b0 * s0, a1 * c1 - b1 * s1);
-                b[k] = pair(b0 * c0 + a0 * s0, b1 * c1 + a1 * s1);
-            }
-        }
-        *(uint4*)(out + at) = left;
-        *(uint4*)(out + at + half) = right;
-    }
 }

@@ -86,11 +86,10 @@ impl Projection {
         }
         #[cfg(feature = "cuda")]
         if !self.adapters.is_empty() && has_own_kernels(&y) {
-            let mut start = 0;
-            for (part, adapter) in self.parts.iter().zip(&self.adapters) {
-                let columns = Columns { start, width: part.width, scale: self.scale };
+            for (part, adapter) in self.adapted.iter().zip(&self.adapters) {
+                let start = self.parts[..*part].iter().map(|before| before.width).sum();
+                let columns = Columns { start, width: self.parts[*part].width, scale: self.scale };
                 y = add_low_rank(y, matmul(x.clone(), adapter.a.val()), adapter.b.val(), columns);
-                start += part.width;
             }
             shape[D - 1] = y.dims()[1];
             return y.reshape(shape);

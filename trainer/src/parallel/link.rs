@@ -79,7 +79,9 @@ impl Link {
     fn reduce(&self, values: Tensor<1>, device: &Device) -> Result<Tensor<1>, Gone> {
         match &self.way {
             Way::Host(meeting) => {
-                let own: Vec<f32> = values.into_data().iter::<f32>().collect();
+                // One copy: the values are f32 already.
+                let own = values.into_data().try_into_vec::<f32>();
+                let own = own.unwrap_or_else(|error| panic!("the device cannot give its gradients: {error}"));
                 let add = |all: &mut Vec<f32>, more: Vec<f32>| {
                     all.iter_mut().zip(more).for_each(|(sum, value)| *sum += value);
                 };
@@ -90,6 +92,7 @@ impl Link {
             #[cfg(feature = "cuda")]
             Way::Nccl(devices) => {
                 use burn::tensor::distributed::{ReduceOperation, all_reduce};
+                // Waited for at once: CubeCL may move what it holds when it allocates, and must not while it is read.
                 Ok(all_reduce(values, ReduceOperation::Sum, devices.clone()).resolve())
             }
         }

@@ -14,6 +14,7 @@ use super::library::{Address, Handle, Libraries, checked};
 
 const SOURCE: &str = concat!(
     include_str!("../kernels.cu"),
+    include_str!("../layers.cu"),
     include_str!("../attention.cu"),
     include_str!("../decoding.cu"),
     include_str!("../learning.cu"),
