@@ -109,7 +109,7 @@ mod train {
               |
             7 | group = 4
               | ^^^^^
-            unknown field `group`, expected one of `group_size`, `groups`, `diagnosed`, `concurrency`, `retries`, `sampling`, `top_up`
+            unknown field `group`, expected one of `group_size`, `groups`, `diagnosed`, `concurrency`, `retries`, `sampling`, `top_up`, `budget`
             help: docs/campaign.md lists every key
         "#]],
         );
