@@ -118,11 +118,11 @@ mod tests {
     use super::super::{ChatMessage, ChatRole, ChatTemplate, Tokenizer};
     use super::*;
 
-    /// In the manner of Hermes and Qwen.
+    /// In the manner of Hermes and Qwen. A line break behind a block is the block's, so some are written out.
     const TAGGED: &str = "{%- if tools %}<|im_start|>system\n{% for tool in tools %}{{ tool | tojson }}\n\
         {% endfor %}<|im_end|>\n{% endif %}\
-        {%- for m in messages %}<|im_start|>{{ m.role }}{% if m.content %}\n{{ m.content }}{% endif %}\
-        {%- if m.tool_calls %}{% for c in m.tool_calls %}\n<tool_call>\n\
+        {%- for m in messages %}<|im_start|>{{ m.role }}{% if m.content %}{{ '\\n' }}{{ m.content }}{% endif %}\
+        {%- if m.tool_calls %}{% for c in m.tool_calls %}{{ '\\n' }}<tool_call>\n\
         {\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}}\n</tool_call>\
         {%- endfor %}{% endif %}<|im_end|>\n{% endfor %}\
         {%- if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
