@@ -83,7 +83,7 @@ struct Registry {
 
 impl Drop for Registry {
     fn drop(&mut self) {
-        let _ = self.process.kill();
+        drop(self.process.stdin.take());
         let _ = self.process.wait();
     }
 }
@@ -108,8 +108,12 @@ fn start_registry(more: &str) -> Option<Registry> {
     );
     let file = folder.path().join("config.yml");
     fs::write(&file, config).unwrap();
-    let process = Command::new("docker-registry")
-        .args(["serve", &file.to_string_lossy()])
+    Command::new("docker-registry").arg("--version").output().ok()?;
+    // It ends with whoever holds its input: a value that is never dropped leaves no server behind.
+    let script = "docker-registry serve \"$1\" & cat >/dev/null; kill $!";
+    let process = Command::new("sh")
+        .args(["-c", script, "sh", &file.to_string_lossy()])
+        .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
