@@ -197,6 +197,7 @@ mod tests {
             device: "cpu".into(),
             exchange: None,
             compute: asked.map(str::to_owned),
+            seed: None,
         };
         settle_compute(&mut config, Path::new(run.path()), &arguments)?;
         Ok(config.policy.compute)
