@@ -143,9 +143,9 @@ impl Fixture {
             .unwrap();
         connection.execute("INSERT INTO skill VALUES (?1, 'a', 'r1/skill/0', ?2)", [&skill, SKILL]).unwrap();
         // The evolved cell of the table: all but one task solved.
-        let cell = "INSERT INTO episode SELECT 'evolved/' || id, round, arm, task, group_key, policy_version, ?1,
+        let cell = "INSERT INTO episode SELECT 'evolved/' || id, round, arm, task, group_key, policy_version, ?1, NULL,
             iif(task = (SELECT min(task) FROM episode WHERE arm = 'evaluate'), 'unsolved', 'solved'), exit, turns,
-            sampled_tokens, effects, faults, seconds, record FROM episode WHERE arm = 'evaluate'";
+            sampled_tokens, effects, faults, seconds, record, 0 FROM episode WHERE arm = 'evaluate'";
         connection.execute(cell, [&harness]).unwrap();
     }
 
