@@ -393,6 +393,10 @@ fn a_pair_of_layout_1_is_verified_and_told_to_be_packed_again() {
         help: to use it, pack it again with `tandem pair pack RUN -o DIR` from its run
     "#]]
     .assert_eq(&settled(&output.stdout));
+    let digest = format!("sha256:{}", "2".repeat(64));
+    let output = scratch.run(&["pair", "verify", "PAIR", "--digest", &digest]);
+    assert_eq!(output.code, Some(3));
+    assert!(output.stderr.contains("which has no digest of the whole"), "{}", output.stderr);
     let output = scratch.run(&["pair", "inspect", "PAIR"]);
     expect![[r#"
         error: the pair in DIR/pair has layout 1, which does not say what its policy is, who wrote its plugins or how it was evaluated

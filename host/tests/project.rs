@@ -109,6 +109,18 @@ async fn plugins_stay_in_the_folder_and_out_of_its_repository() {
         assert!(files.read(name).await.is_err(), "{name}");
     }
     assert!(files.write(".git/hooks/post-checkout", b"#!/bin/sh").await.is_err());
+    std::os::unix::fs::symlink(".git", path.join("x")).unwrap();
+    fs::create_dir(path.join("inner")).unwrap();
+    git(&path.join("inner"), &["init", "-q"]);
+    let planted =
+        ["x/config", "inner/.git/config", ".GIT/config", ".claude/settings.json", ".codex/hooks.json"];
+    for name in planted.into_iter().chain([".openhands/hooks.json", ".mcp.json"]) {
+        assert!(files.write(name, b"[core]").await.is_err(), "{name}");
+    }
+    for name in [".git/config", "x/config", "inner/.git/config"] {
+        assert!(files.read(name).await.is_err(), "{name}");
+    }
+    assert!(!path.join(".claude").exists());
     files.write("sub/b.txt", b"b").await.unwrap();
     assert_eq!(fs::read(path.join("sub/b.txt")).unwrap(), b"b");
     let names: Vec<_> = files.list(".").await.unwrap().into_iter().map(|entry| entry.path).collect();
@@ -127,11 +139,10 @@ async fn commands_see_the_folder_and_cannot_plant_a_hook() {
     }
     let project = Project::open(path, &WorkspaceConfig::default()).await.unwrap();
     let files = project.unmarked();
-    let script = "cat a.txt; echo x > new.txt && echo written; echo x > .git/hooks/post-checkout || echo kept out; ls /root 2>/dev/null";
+    let script = "cat a.txt; for f in new.txt .git/config sub/.git; do mkdir -p $(dirname $f); echo x > $f || echo kept out; done 2>/dev/null; echo y > /tmp/y && cat /tmp/y; ls /root 2>/dev/null";
     let argv = ["/bin/sh", "-c", script].map(String::from);
     let output = files.exec(&argv, Duration::from_secs(20)).await.unwrap();
     let text = String::from_utf8_lossy(&output.text).into_owned();
-    assert!(text.starts_with("one\nwritten\n") && text.contains("kept out"), "{text}");
-    assert!(!path.join(".git/hooks/post-checkout").exists());
-    assert_eq!(fs::read(path.join("new.txt")).unwrap(), b"x\n");
+    assert_eq!(text, "one\nkept out\nkept out\nkept out\ny\n");
+    assert!(!path.join("new.txt").exists() && !path.join("sub").exists());
 }

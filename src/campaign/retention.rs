@@ -16,6 +16,7 @@ use tandem_host::store::{Digest, moment};
 
 use super::events::Event;
 use super::record::{Arm, EpisodeRow, RunRecord};
+use super::reports::UpdateReport;
 use crate::view::{Disk, bytes};
 
 /// `[retention]`: what a run keeps. Unless given, everything.
@@ -54,6 +55,11 @@ pub fn retain(record: &RunRecord, config: &RetentionConfig, round: u32) -> Resul
     }
     finish_what_was_begun(record)?;
     let rows = record.episodes()?;
+    // A run that goes on walks through its rounds from the first: those that are over gave up theirs before the
+    // next one began, and the bound is not theirs to keep now.
+    if rows.iter().any(|row| row.round > round) {
+        return Ok(());
+    }
     let training = |row: &&EpisodeRow| is_training(row) && !row.thinned && row.round <= round;
     if config.transcripts > 0 {
         let old = |row: &&EpisodeRow| row.round + config.transcripts <= round;
@@ -62,7 +68,7 @@ pub fn retain(record: &RunRecord, config: &RetentionConfig, round: u32) -> Resul
         }
     }
     if config.checkpoints > 0 {
-        for version in droppable(record.folder(), config.checkpoints)? {
+        for version in droppable(record, config.checkpoints)? {
             drop_checkpoint(record, version)?;
         }
     }
@@ -83,7 +89,7 @@ fn keep_within(record: &RunRecord, most: u64, round: u32) -> Result<()> {
         }
         held = held.saturating_sub(thin(record, row)?);
     }
-    for version in droppable(record.folder(), 1)? {
+    for version in droppable(record, 1)? {
         if held <= most {
             return Ok(());
         }
@@ -146,9 +152,13 @@ fn remove(record: &RunRecord, digest: &Digest) -> Result<()> {
     }
 }
 
-/// Versions whose checkpoint may go: all but the first and the `keep` newest.
-fn droppable(run: &Path, keep: usize) -> Result<Vec<u64>> {
-    let versions = checkpoints(run)?;
+/// Versions whose checkpoint may go: all but the first and the `keep` newest. A checkpoint of an update that was
+/// killed before it was recorded does not count: the run goes on from the one before it.
+fn droppable(record: &RunRecord, keep: usize) -> Result<Vec<u64>> {
+    let updates = record.phases::<UpdateReport>("update")?;
+    let recorded = updates.iter().map(|(.., update)| update.version).max().unwrap_or(0);
+    let mut versions = checkpoints(record.folder())?;
+    versions.retain(|version| *version <= recorded);
     let newest: BTreeSet<u64> = versions.iter().rev().take(keep.max(1)).copied().collect();
     Ok(versions.into_iter().filter(|version| *version > 0 && !newest.contains(version)).collect())
 }
@@ -232,6 +242,11 @@ mod tests {
                 episode.id = format!("r{round}/{}", arm.name());
                 record.add_episode(&Place { round, arm, group: "g".into() }, &episode).unwrap();
             }
+            let update = serde_json::json!({
+                "version": round, "groups": 1, "mixed_groups": 1, "left_out": 0, "episodes": 8, "tokens": 9,
+                "steps": [], "skipped": null,
+            });
+            record.end_phase(round, "update", &update).unwrap();
         }
         for version in 0..=4 {
             let checkpoint = folder.path().join(format!("checkpoints/v{version}"));
@@ -284,6 +299,23 @@ mod tests {
         let dropped =
             record.events(0, 100).unwrap().into_iter().filter(|event| event.kind == "checkpoint-dropped");
         assert_eq!(dropped.count(), 2);
+    }
+
+    #[test]
+    fn a_checkpoint_that_no_update_recorded_takes_no_recorded_one_with_it() {
+        let (folder, record) = run();
+        fs::create_dir_all(folder.path().join("checkpoints/v5")).unwrap();
+        retain(&record, &RetentionConfig { checkpoints: 1, ..Default::default() }, 4).unwrap();
+        assert_eq!(kept(&record), [0, 4, 5]);
+    }
+
+    #[test]
+    fn a_round_that_is_over_gives_up_nothing_more_and_keeps_no_bound() {
+        let (_folder, record) = run();
+        let config = RetentionConfig { checkpoints: 1, transcripts: 1, disk: 1 };
+        retain(&record, &config, 3).unwrap();
+        assert_eq!(kept(&record), [0, 1, 2, 3, 4]);
+        assert_eq!(thinned_ids(&record), Vec::<String>::new());
     }
 
     #[test]

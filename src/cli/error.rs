@@ -3,6 +3,7 @@
 use anyhow::Error;
 
 use super::Exit;
+use crate::view::printable;
 
 /// The error as text: `error:` the outermost sentence, `cause:` lines below it,
 /// then every `help:` line once, outermost first.
@@ -10,7 +11,8 @@ pub fn render(error: &Error) -> String {
     let mut lines = Vec::new();
     let mut helps = Vec::new();
     for cause in error.chain() {
-        let text = cause.to_string();
+        // It can have words of another's in it.
+        let text = printable(&cause.to_string());
         let (sentence, help) = match text.split_once("\nhelp: ") {
             Some((sentence, help)) => (sentence.to_owned(), Some(help.to_owned())),
             None => (text, None),
@@ -83,6 +85,16 @@ mod tests {
                 error: the outer sentence
                 cause: the inner fault
                 help: mend it"#]],
+        );
+    }
+
+    #[test]
+    fn an_error_does_not_steer_the_terminal() {
+        check(
+            anyhow!("it is of the type `\u{1b}]0;x\u{7}`\nhelp: check it"),
+            expect![[r#"
+                error: it is of the type `]0;x`
+                help: check it"#]],
         );
     }
 

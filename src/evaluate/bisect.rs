@@ -10,7 +10,7 @@ use tandem_host::store::Digest;
 
 use super::arms::{Arm, Part};
 use super::bench::Bench;
-use crate::campaign::{Publication, RunRecord};
+use crate::campaign::{Arm as Use, Publication, RunRecord};
 
 /// Solved episodes of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -113,7 +113,12 @@ pub fn recorded(asked: &Asked<'_>) -> Result<Vec<Step>> {
     // By harness, policy version and task; a skill is no part of a harness.
     let mut tallies: BTreeMap<(Digest, u64), BTreeMap<String, Tally>> = BTreeMap::new();
     for row in asked.record.episodes()? {
-        if !row.valid() || row.skill.is_some() || !asked.tasks.contains(&row.task) {
+        // Top-ups end at the first success, so their share of successes is too high.
+        if !row.valid()
+            || row.arm == Use::TopUp.name()
+            || row.skill.is_some()
+            || !asked.tasks.contains(&row.task)
+        {
             continue;
         }
         let tally =
@@ -285,7 +290,7 @@ mod tests {
     use super::*;
     use tandem_host::agent::Outcome;
 
-    use crate::campaign::{Arm as Use, Place};
+    use crate::campaign::Place;
     use crate::evolve::testkit;
 
     #[test]

@@ -99,11 +99,12 @@ pub fn mcnemar(before: &BTreeMap<String, Found>, after: &BTreeMap<String, Found>
 /// The two-sided exact binomial test of an even split of `gained` + `lost`.
 pub fn exact_mcnemar(gained: usize, lost: usize) -> f64 {
     let n = gained + lost;
-    let mut term = 0.5f64.powi(n as i32);
+    // In logarithms: 0.5^n is 0 from about a thousand tasks on.
+    let mut term = n as f64 * 0.5f64.ln();
     let mut tail = 0.0;
     for i in 0..=gained.min(lost) {
-        tail += term;
-        term *= (n - i) as f64 / (i + 1) as f64;
+        tail += term.exp();
+        term += ((n - i) as f64 / (i + 1) as f64).ln();
     }
     (2.0 * tail).min(1.0)
 }

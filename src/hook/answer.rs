@@ -150,7 +150,10 @@ fn rewritten(tool: &str, given: &Map<String, Value>, arguments: &Value) -> Value
     match tool {
         "bash" => {
             let mut input = given.clone();
-            input.extend(arguments.clone());
+            // The command alone: other keys are the agent's, and may ask it to run without its sandbox.
+            if let Some(command) = arguments.get("command").filter(|command| command.is_string()) {
+                input.insert("command".into(), command.clone());
+            }
             Value::Object(input)
         }
         _ => Value::Object(arguments.clone()),

@@ -52,6 +52,8 @@ pub enum PairError {
         "the pair is {found}, and {expected} was asked for\nhelp: get the pair that you mean, or leave out `--digest`"
     )]
     OtherPair { expected: Digest, found: Digest },
+    #[error("the pair in {path} has layout 1, which has no digest of the whole, and {expected} was asked for\nhelp: pack it again with `tandem pair pack RUN -o DIR` from its run, or leave out `--digest`", path = .path.display())]
+    NoDigest { path: PathBuf, expected: Digest },
     #[error("the pair lacks its file {file}\nhelp: copy the pair again")]
     Missing { file: String },
     #[error(
@@ -92,6 +94,8 @@ pub enum PairError {
     RunsCommand { plugin: String, runs: String },
     #[error("{path} exists already, and nothing is overwritten\nhelp: give a new folder", path = .path.display())]
     Exists { path: PathBuf },
+    #[error("{path} is not a folder of this user alone, and what lies in it is not trusted\nhelp: remove it, or give another new folder", path = .path.display())]
+    NotOwn { path: PathBuf },
     #[error("{path} cannot be {action}\nhelp: check the path, who may use it, and the room on the disk", path = .path.display())]
     Io { action: &'static str, path: PathBuf, source: std::io::Error },
     #[error(transparent)]
@@ -107,6 +111,13 @@ impl PairError {
 
     /// Whether the answer is no, and nothing is broken here.
     pub fn is_refusal(&self) -> bool {
-        !matches!(self, Self::Io { .. } | Self::NotAPair { .. } | Self::Exists { .. } | Self::Key { .. })
+        !matches!(
+            self,
+            Self::Io { .. }
+                | Self::NotAPair { .. }
+                | Self::Exists { .. }
+                | Self::NotOwn { .. }
+                | Self::Key { .. }
+        )
     }
 }

@@ -43,7 +43,7 @@ pub struct Cell {
     /// Those with a verdict.
     pub episodes: usize,
     pub solved: usize,
-    /// Episodes without a verdict, in no rate.
+    /// Episodes without a verdict, which count as failures in the rate.
     pub invalid: usize,
     pub pass_rate: f64,
     /// 95 %; none with fewer than two tasks.
@@ -106,8 +106,9 @@ pub fn evaluation<'a>(
 }
 
 fn shares(tasks: &BTreeMap<String, Counts>) -> BTreeMap<&str, f64> {
-    let valid = tasks.iter().filter(|(_, counts)| counts.valid > 0);
-    valid.map(|(task, counts)| (task.as_str(), counts.solved as f64 / counts.valid as f64)).collect()
+    // As gates and `tandem eval` have it: what ended without a verdict was not solved.
+    let share = |counts: &Counts| counts.solved as f64 / (counts.valid + counts.invalid) as f64;
+    tasks.iter().map(|(task, counts)| (task.as_str(), share(counts))).collect()
 }
 
 fn cell((policy_version, harness): (u64, Digest), tasks: &BTreeMap<String, Counts>, of_pair: bool) -> Cell {
@@ -211,13 +212,17 @@ mod tests {
         let table = evaluation(rows.iter(), harness, (3, harness)).unwrap();
         assert_eq!(table, evaluation(rows.iter().rev(), harness, (3, harness)).unwrap());
         let [before, after] = &table.cells[..] else { panic!("two cells") };
-        assert_eq!((before.pass_rate, after.pass_rate, after.invalid), (0.2, 0.5, 1));
+        assert_eq!((before.pass_rate, after.invalid), (0.2, 1));
+        let near = |value: f64, expected: f64| assert!((value - expected).abs() < 1e-6, "{value} {expected}");
+        // Of the first task two of three episodes are solved: one without a verdict is a failure.
+        near(after.pass_rate, (9.0 + 2.0 / 3.0) / 20.0);
         assert_eq!((after.tasks, after.episodes, after.solved, after.of_pair), (20, 40, 20, true));
         // The normal approximation gives 0.5 ± 1.96 √(0.25 / 20) = [0.28, 0.72].
         let [low, high] = after.interval.unwrap();
         assert!((low - 0.28).abs() < 0.04 && (high - 0.72).abs() < 0.04, "{low} {high}");
         let gain = table.gain.unwrap();
-        assert_eq!((gain.tasks, gain.pass_rate), (20, 0.3));
+        assert_eq!(gain.tasks, 20);
+        near(gain.pass_rate, (5.0 + 2.0 / 3.0) / 20.0);
         assert!(gain.interval.unwrap()[0] > 0.0, "six of twenty tasks are clearly more");
     }
 

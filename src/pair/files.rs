@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Component, Path};
 
 use tandem_host::store::Digest;
@@ -70,7 +70,8 @@ pub fn below<'a>(
 pub fn is_inside(name: &str) -> bool {
     let path = Path::new(name);
     !name.is_empty()
-        && !name.contains(['\\', '\0'])
+        // Names are shown on terminals, which control characters steer.
+        && !name.contains(|letter: char| letter == '\\' || letter.is_control())
         && path.components().all(|part| matches!(part, Component::Normal(_)))
         && path.components().count() == name.split('/').count()
 }
@@ -122,12 +123,36 @@ pub fn write_folder<T, E: From<PairError>>(
     set_mode(staging.path(), 0o755)?;
     let aside = scratch(".old-")?;
     if out.exists() {
+        // It may have appeared while the new one was filled.
+        if existing == Existing::Refuse {
+            return Err(PairError::Exists { path: out.to_owned() }.into());
+        }
         fs::rename(out, aside.path().join("old")).map_err(PairError::io("moved aside", out))?;
     }
     fs::rename(staging.path(), out).map_err(PairError::io("put in place", out))?;
     // It has another name now: there is nothing left to remove.
     let _ = staging.keep();
     Ok(written)
+}
+
+/// Makes a folder, or checks that the one that is there is this user's alone.
+pub fn own_folder(path: &Path) -> Result<(), PairError> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(PairError::io("made", parent))?;
+    }
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            return Err(PairError::io("made", path)(error));
+        }
+        _ => {}
+    }
+    let meta = fs::symlink_metadata(path).map_err(PairError::io("read", path))?;
+    // SAFETY: it reads a number of this process and cannot fail.
+    let user = unsafe { libc::geteuid() };
+    match meta.is_dir() && meta.uid() == user && meta.mode() & 0o077 == 0 {
+        true => Ok(()),
+        false => Err(PairError::NotOwn { path: path.to_owned() }),
+    }
 }
 
 fn set_mode(path: &Path, mode: u32) -> Result<(), PairError> {
@@ -143,7 +168,19 @@ mod tests {
         for name in ["pair.json", "policy/model.safetensors", "a/b/c", "..a/b"] {
             assert!(is_inside(name), "{name}");
         }
-        for name in ["", "/etc/passwd", "../x", "a/../../x", "./a", "a//b", "a/", "a\\..\\b", "a/."] {
+        for name in [
+            "",
+            "/etc/passwd",
+            "../x",
+            "a/../../x",
+            "./a",
+            "a//b",
+            "a/",
+            "a\\..\\b",
+            "a/.",
+            "a\u{1b}]0;b",
+            "a\nb",
+        ] {
             assert!(!is_inside(name), "{name}");
         }
     }
@@ -155,6 +192,19 @@ mod tests {
         let found = folder_digest([("b", &digest), ("a", &digest)]);
         let lines = format!("{0}  a\n{0}  b\n", digest.hex());
         assert_eq!(found, Digest::of(lines.as_bytes()));
+    }
+
+    #[test]
+    fn a_folder_that_others_can_enter_is_not_trusted() {
+        let dir = tempfile::tempdir().unwrap();
+        let ours = dir.path().join("ours");
+        own_folder(&ours).unwrap();
+        own_folder(&ours).unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&ours, &link).unwrap();
+        assert!(matches!(own_folder(&link), Err(PairError::NotOwn { .. })));
+        set_mode(&ours, 0o755).unwrap();
+        assert!(matches!(own_folder(&ours), Err(PairError::NotOwn { .. })));
     }
 
     #[test]
@@ -173,6 +223,11 @@ mod tests {
         assert_eq!(fs::read_to_string(out.join("f")).unwrap(), "one");
         write(Existing::Replace, "four", false).unwrap();
         assert_eq!(fs::read_to_string(out.join("f")).unwrap(), "four");
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        // One that appears meanwhile stays too.
+        let late = dir.path().join("late");
+        let refused = write_folder(&late, Existing::Refuse, |_| write_file(&late.join("f"), b"another's"));
+        assert!(matches!(refused, Err(PairError::Exists { .. })));
+        assert_eq!(fs::read_to_string(late.join("f")).unwrap(), "another's");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
     }
 }

@@ -42,7 +42,13 @@ pub enum Verified {
 /// The first file that is missing, changed or not named, and halves that do not match.
 pub fn verify(folder: &Path, digest: Option<&Digest>) -> Result<Verified, PairError> {
     let pair = match open(folder, Halves::MustMatch) {
-        Err(PairError::Layout1 { .. }) => return Ok(Verified::Layout1(layout1::verify(folder)?)),
+        Err(PairError::Layout1 { path }) => {
+            return match digest {
+                // It has no digest of the whole: whether it is the one that was meant cannot be told.
+                Some(expected) => Err(PairError::NoDigest { path, expected: *expected }),
+                None => Ok(Verified::Layout1(layout1::verify(folder)?)),
+            };
+        }
         opened => opened?,
     };
     match digest {

@@ -11,7 +11,7 @@ mod watched;
 
 pub use dump::dump;
 pub use lineage::lineage;
-pub use progress::Progress;
+pub use progress::{Progress, printable};
 pub use report::report;
 pub use stats::{Snapshot, Stats};
 pub use status::{Disk, bytes, status, told};

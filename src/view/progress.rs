@@ -23,6 +23,7 @@ impl Progress {
 
     /// A line that stays, with the time since the start.
     pub fn say(&self, line: &str) {
+        let line = printable(line);
         let stamped = format!("[{}] {line}", clock(self.started.elapsed().as_secs()));
         match &self.bars {
             // A bar that is being drawn would overwrite a plain line.
@@ -141,6 +142,11 @@ impl Bar {
         }
         self.progress.say(&line);
     }
+}
+
+/// A text without what could steer a terminal: another's words can be in it.
+pub fn printable(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_control() || matches!(letter, '\n' | '\t')).collect()
 }
 
 fn clock(seconds: u64) -> String {

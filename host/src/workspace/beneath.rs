@@ -12,12 +12,22 @@ use std::path::Path;
 
 /// A folder below which paths are opened.
 #[derive(Debug)]
-pub(crate) struct Beneath(OwnedFd);
+pub(crate) struct Beneath {
+    folder: OwnedFd,
+    /// What the kernel refuses beside paths that lead out.
+    refused: u64,
+}
 
 impl Beneath {
     /// Opens the folder itself; this path is the host's own and trusted.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
-        Ok(Self(File::open(folder)?.into()))
+        Ok(Self { folder: File::open(folder)?.into(), refused: 0 })
+    }
+
+    /// As [`Beneath::open`], for a folder in which a link may lead to what is not for its readers: no link in a
+    /// path is followed, not even inside the folder.
+    pub(crate) fn open_without_links(folder: &Path) -> io::Result<Self> {
+        Ok(Self { refused: libc::RESOLVE_NO_SYMLINKS, ..Self::open(folder)? })
     }
 
     /// A file or folder to read. Never blocks on a pipe.
@@ -67,13 +77,14 @@ impl Beneath {
         let mut how: libc::open_how = unsafe { std::mem::zeroed() };
         how.flags = (flags | libc::O_CLOEXEC | libc::O_NOCTTY) as u64;
         how.mode = mode;
-        how.resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS | libc::RESOLVE_NO_XDEV;
+        how.resolve =
+            libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS | libc::RESOLVE_NO_XDEV | self.refused;
         loop {
             // SAFETY: an open folder, a zero-terminated path, and a struct of the size told.
             let fd = unsafe {
                 libc::syscall(
                     libc::SYS_openat2,
-                    self.0.as_raw_fd(),
+                    self.folder.as_raw_fd(),
                     path.as_ptr(),
                     &raw const how,
                     size_of::<libc::open_how>(),

@@ -3,8 +3,9 @@
 //!
 //! Nothing is copied. The git directory is the host's own, as everywhere: it borrows the objects of
 //! the folder's repository to read, and no configuration, hook or filter of it. Folders with a
-//! repository of their own are left out. Commands run in a sandbox that sees the folder at its usual
-//! place, with `.git` to read only: a hook planted there would run outside later.
+//! repository of their own are left out. What a plugin writes goes through the host, which keeps it out of
+//! repositories and out of the settings of agents, whatever links there are: what is planted there would
+//! run outside later. Commands run in a sandbox that sees the folder at its usual place, to read only.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -33,6 +34,12 @@ use crate::plugin::{ExecOutput, SearchHit, WorkspaceAccess, WorkspaceEntry, Work
 /// Bytes of a list of files.
 const LISTING: u64 = 64 << 20;
 
+/// Parts of paths that no plugin reads or writes: a repository's configuration may hold passwords.
+const HIDDEN: [&str; 1] = [".git"];
+
+/// Parts of paths that no plugin writes: agents run what these name.
+const SETTINGS: [&str; 4] = [".claude", ".codex", ".openhands", ".mcp.json"];
+
 /// A folder of the user's, open to plugins.
 pub struct Project {
     root: PathBuf,
@@ -51,7 +58,7 @@ impl Project {
     /// A folder that cannot be read, and no git on this machine.
     pub async fn open(folder: &Path, config: &WorkspaceConfig) -> Result<Arc<Self>, Error> {
         let root = fs::canonicalize(folder).map_err(Error::io("opening", folder))?;
-        let beneath = Arc::new(Beneath::open(&root).map_err(Error::io("opening", &root))?);
+        let beneath = Arc::new(Beneath::open_without_links(&root).map_err(Error::io("opening", &root))?);
         let folder = Scratch::new("project", config)?;
         for name in ["tmp", "home"] {
             let path = folder.path().join(name);
@@ -97,6 +104,16 @@ impl Project {
     /// Brings the index to what the folder holds now.
     async fn look(&self, git: &HostGit) -> Result<Vec<LeftOut>, Error> {
         self.folder.renew()?;
+        // A git that was ended in the middle, as by a time-out of its caller, leaves its lock. Whoever is here
+        // has the index to itself.
+        let mut lock = git.index.clone().into_os_string();
+        lock.push(".lock");
+        match fs::remove_file(&lock) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::io("removing", Path::new(&lock))(error));
+            }
+            _ => {}
+        }
         let ask = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
         let listed = git.run(&ask, None, LISTING).await?;
         let (root, limits) = (self.root.clone(), self.config.extract.clone());
@@ -149,15 +166,11 @@ impl Project {
         self.sandbox
             .get_or_try_init(|| async {
                 let place = |name: &str| self.folder.path().join(name);
-                let mut mounts = vec![
-                    Mount::read_write(&self.root, WORKSPACE_PATH),
+                let mounts = vec![
+                    Mount::read_only(&self.root, WORKSPACE_PATH),
                     Mount::read_write(place("tmp"), "/tmp"),
                     Mount::read_write(place("home"), "/home/agent"),
                 ];
-                let git = self.root.join(".git");
-                if git.exists() {
-                    mounts.push(Mount::read_only(git, format!("{WORKSPACE_PATH}/.git")));
-                }
                 let parts = Parts { mounts, keeper: None, proxy: None, space: None, resident: false };
                 let sandbox = Bubblewrap::new(&self.config, &self.folder, parts).await?;
                 if let Some(owner) = sandbox.owner() {
@@ -189,6 +202,9 @@ impl Project {
         work: impl FnOnce(&Beneath, &str) -> Result<T, WorkspaceError> + Send + 'static,
     ) -> Result<T, WorkspaceError> {
         let (beneath, path) = (self.beneath.clone(), self.below(path).to_owned());
+        if has_part(&path, &HIDDEN) {
+            return Err(WorkspaceError::Denied(path));
+        }
         tokio::task::spawn_blocking(move || work(&beneath, &path))
             .await
             .map_err(|_| WorkspaceError::Failed("the folder is closing".into()))?
@@ -261,6 +277,9 @@ impl WorkspaceAccess for ProjectSince {
 
     async fn write(&self, path: &str, content: &[u8]) -> Result<(), WorkspaceError> {
         super::access::too_large("the content", content.len() as u64, FILE_BYTES)?;
+        if has_part(path, &SETTINGS) {
+            return Err(WorkspaceError::Denied(path.to_owned()));
+        }
         let content = content.to_owned();
         self.project.blocking(path, move |beneath, path| write_file(beneath, path, &content)).await
     }
@@ -274,6 +293,11 @@ impl WorkspaceAccess for ProjectSince {
         let command = SandboxCommand::argv(argv, timeout.min(EXEC_TIME)).alone();
         Ok(shown(sandbox.run(&command).await.map_err(failed)?))
     }
+}
+
+/// Whether a path goes through one of `names`, in whatever case: some file systems know no difference.
+fn has_part(path: &str, names: &[&str]) -> bool {
+    path.split('/').any(|part| names.iter().any(|name| part.eq_ignore_ascii_case(name)))
 }
 
 /// The repository of a folder: where its objects and its list of ignored files lie.

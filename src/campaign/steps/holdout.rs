@@ -89,6 +89,10 @@ impl Campaign {
     /// Looks at the hold-out if a look is due.
     pub(in crate::campaign) async fn consult_holdout(&self, round: u32) -> Result<()> {
         let Some(config) = &self.config.evolve.holdout else { return Ok(()) };
+        // A run that goes on walks through its rounds from the first, and what was accepted since is not theirs.
+        if self.record.episodes()?.iter().any(|row| row.round > round) {
+            return Ok(());
+        }
         let looks = self.record.phases::<HoldoutReport>(PHASE)?;
         if looks.len() >= config.most || looks.iter().any(|(looked, ..)| *looked == round) {
             return Ok(());

@@ -25,6 +25,8 @@ const TITLE: &str = "org.opencontainers.image.title";
 
 /// Bytes of a manifest or a configuration.
 pub const MANIFEST_BYTES: u64 = 4 << 20;
+/// Bytes of all files of a pair together.
+const PAIR_BYTES: u64 = 1 << 40;
 /// Files of a pair.
 const LAYERS: usize = 20_000;
 
@@ -119,6 +121,10 @@ impl Manifest {
         }
         if manifest.layers.len() > LAYERS {
             return Err(bad(format!("it has {} layers, and {LAYERS} are allowed", manifest.layers.len())));
+        }
+        let found = manifest.layers.iter().fold(0_u64, |sum, layer| sum.saturating_add(layer.size));
+        if found > PAIR_BYTES {
+            return Err(OciError::TooLarge { what: reference.to_string(), found, limit: PAIR_BYTES });
         }
         Ok(manifest)
     }

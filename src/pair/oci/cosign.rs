@@ -35,6 +35,16 @@ fn tag_of(manifest: &Digest) -> String {
     format!("sha256-{}.sig", manifest.hex())
 }
 
+/// The last second that a time of a payload can name.
+const LAST: u64 = 253_402_300_799;
+
+/// Whether a text is a time as payloads have it, `YYYY-MM-DDTHH:MM:SSZ`: only such texts sort by time.
+fn is_time(text: &str) -> bool {
+    const FORM: &str = "0000-00-00T00:00:00Z";
+    let fits = |(byte, form): (u8, u8)| if form == b'0' { byte.is_ascii_digit() } else { byte == form };
+    text.len() == FORM.len() && text.bytes().zip(FORM.bytes()).all(fits)
+}
+
 /// Now, as payloads have times.
 fn now() -> String {
     rfc3339(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())
@@ -52,7 +62,8 @@ pub async fn sign(
     let mut optional = json!({PAIR: pair});
     if let Some(days) = expiry.0 {
         let until = SystemTime::now() + Duration::from_secs(days.saturating_mul(86_400).min(1 << 40));
-        optional[EXPIRES] = rfc3339(until.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()).into();
+        optional[EXPIRES] =
+            rfc3339(until.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().min(LAST)).into();
     }
     let payload = json!({
         "critical": {
@@ -150,7 +161,7 @@ pub async fn verify(
                     signed,
                     found: *manifest,
                 });
-            } else if let Some(until) = payload.expires.filter(|until| *until <= now) {
+            } else if let Some(until) = payload.expires.filter(|until| !is_time(until) || *until <= now) {
                 trouble.get_or_insert(OciError::Expired {
                     reference: named.clone(),
                     digest: *manifest,
@@ -168,4 +179,19 @@ pub async fn verify(
         let detail = format!("; {} are there", layers.len());
         OciError::WrongKey { reference: named, digest: *manifest, keys: keys.join(", "), detail }
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_time_is_a_time() {
+        for text in [now(), rfc3339(LAST), "2030-01-01T00:00:00Z".to_owned()] {
+            assert!(is_time(&text), "{text}");
+        }
+        for text in ["", "never", "2030-01-01", "2030-01-01T00:00:00+01:00", "20300-01-01T00:00:00Z"] {
+            assert!(!is_time(text), "{text}");
+        }
+    }
 }

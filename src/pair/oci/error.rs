@@ -17,6 +17,10 @@ pub enum OciError {
         "{host} cannot be reached\nhelp: check the name and the network; a registry of this machine without TLS is written `localhost:PORT/NAME:TAG`"
     )]
     Unreachable { host: String, source: reqwest::Error },
+    #[error(
+        "{host} sends a file of the pair too slowly: {have} of {size} bytes came\nhelp: check the network and try again; what came is kept, and the same command goes on from there"
+    )]
+    Slow { host: String, have: u64, size: u64 },
     #[error("{host} answered {status} to {what}{told}\nhelp: {help}", help = advice(*.status))]
     Answer { host: String, what: String, status: u16, told: String },
     #[error("{place} has no `{tag}`\nhelp: check the spelling; `tandem pair push` puts a pair there")]

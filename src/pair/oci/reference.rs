@@ -4,9 +4,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use reqwest::Url;
 use tandem_host::store::Digest;
 
 use super::error::OciError;
+use super::registry::is_local;
 
 /// A place and the name of a pair in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +63,8 @@ impl FromStr for Reference {
         if !is_repository(repository) {
             return Err(bad("the repository has characters that it cannot have; it is in lower case"));
         }
-        let place = Place::Registry { host: host.to_owned(), repository: repository.to_owned() };
+        let host = normal_host(host).ok_or_else(|| bad("what stands first is no host"))?;
+        let place = Place::Registry { host, repository: repository.to_owned() };
         Ok(Self { place, tag, digest })
     }
 }
@@ -95,6 +98,23 @@ fn is_tag(tag: &str) -> bool {
     bytes.next().is_some_and(word)
         && bytes.all(|byte| word(byte) || matches!(byte, b'.' | b'-'))
         && tag.len() <= 128
+}
+
+/// The one way in which a host is written here: as an address has it, without a dot at its end and
+/// without the port that is asked anyway. Rules of a policy compare hosts as text.
+pub fn normal_host(host: &str) -> Option<String> {
+    let parsed = |scheme: &str| Url::parse(&format!("{scheme}://{host}/")).ok();
+    let url = parsed("https")?;
+    let name = url.host_str()?;
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let port = if is_local(name) { parsed("http")?.port() } else { url.port() };
+    match port {
+        _ if name.is_empty() || name.ends_with('.') => None,
+        Some(port) => Some(format!("{name}:{port}")),
+        None if name.contains(['.', ':']) || name == "localhost" => Some(name.to_owned()),
+        // A name without a dot is a host only with its port.
+        None => Some(format!("{name}:443")),
+    }
 }
 
 fn is_host(host: &str) -> bool {
@@ -136,6 +156,10 @@ mod tests {
         check("oci:/tmp/x y:1", "Some(\"1\") false oci:/tmp/x y");
         check("oci:dir", "Some(\"latest\") false oci:dir");
         check("oci://[::1]:5000/a:t", "Some(\"t\") false [::1]:5000/a");
+        check("Registry.Example.com:443/a:1", "Some(\"1\") false registry.example.com/a");
+        check("registry.example.com./a:1", "Some(\"1\") false registry.example.com/a");
+        check("registry:443/a:1", "Some(\"1\") false registry:443/a");
+        check("localhost:443/a:1", "Some(\"1\") false localhost:443/a");
         let digest = format!("sha256:{}", "a".repeat(64));
         check(&format!("h.io/a@{digest}"), "None true h.io/a");
         check(&format!("h.io/a:t@{digest}"), "Some(\"t\") true h.io/a");

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::header::{
     ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderValue, LOCATION, RANGE,
@@ -25,6 +25,11 @@ const PIECE: u64 = 16 << 20;
 /// Tries without a new byte, after which a transfer fails.
 const TRIES: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(300);
+/// Time for a whole answer that is small.
+const SMALL: Duration = Duration::from_secs(120);
+/// Time for a file, whatever its size, and the bytes of a second that give it more.
+const FILE: Duration = Duration::from_secs(600);
+const RATE: u64 = 16 << 10;
 /// Bytes of an answer that is an error.
 const ERROR_BYTES: usize = 64 << 10;
 
@@ -36,6 +41,8 @@ pub struct Registry {
     host: String,
     repository: String,
     credentials: Option<Credentials>,
+    /// Whether other machines may be asked without TLS.
+    plain_http: bool,
     /// What the registry let us in with, by whether it is to write.
     tokens: Mutex<BTreeMap<Access, HeaderValue>>,
 }
@@ -87,6 +94,7 @@ impl Registry {
             host: host.to_owned(),
             repository: repository.to_owned(),
             credentials: find(host)?,
+            plain_http,
             tokens: Mutex::default(),
         })
     }
@@ -151,8 +159,7 @@ impl Registry {
             |reason: &str| OciError::Credentials { host: self.host.clone(), reason: reason.to_owned() };
         let realm =
             Url::parse(&challenge.realm).map_err(|_| failed("the registry names no place for tokens"))?;
-        let plain = realm.scheme() != "https";
-        if plain && !(self.base.scheme() == "http" && realm.scheme() == "http") {
+        if !may_ask(self.base.scheme() == "http", &realm, self.plain_http) {
             return Err(failed("the registry wants secrets to be sent without encryption"));
         }
         let scope = challenge.scope.clone().unwrap_or_else(|| {
@@ -185,7 +192,7 @@ impl Registry {
                 }
             }
         };
-        let response = request.send().await.map_err(self.unreachable())?;
+        let response = request.timeout(SMALL).send().await.map_err(self.unreachable())?;
         if !response.status().is_success() {
             let why = format!("the place for tokens answered {}", response.status().as_u16());
             return Err(failed(&why));
@@ -238,6 +245,7 @@ impl Registry {
     pub async fn manifest(&self, name: &str) -> Result<Option<Vec<u8>>, OciError> {
         let mut request = Request::new(Method::GET, self.url(&format!("manifests/{name}"))?);
         request.headers_mut().insert(ACCEPT, HeaderValue::from_static(MANIFEST));
+        *request.timeout_mut() = Some(SMALL);
         let response = self.send(Access::Read, request).await?;
         match response.status() {
             StatusCode::NOT_FOUND => Ok(None),
@@ -373,7 +381,8 @@ impl Registry {
 
     /// The bytes of a digest, if they are few.
     pub async fn small(&self, digest: &Digest, limit: u64) -> Result<Vec<u8>, OciError> {
-        let request = Request::new(Method::GET, self.url(&format!("blobs/{digest}"))?);
+        let mut request = Request::new(Method::GET, self.url(&format!("blobs/{digest}"))?);
+        *request.timeout_mut() = Some(SMALL);
         let response = self.send(Access::Read, request).await?;
         match response.status().is_success() {
             true => self.read(response, limit, "a part of the artefact").await,
@@ -385,6 +394,8 @@ impl Registry {
     pub async fn fetch(&self, digest: &Digest, size: u64, out: &mut File) -> Result<(), OciError> {
         let failed = |error| crate::pair::PairError::io("written", Path::new("a file of the pair"))(error);
         let (mut tries, mut pause) = (0, FIRST_PAUSE);
+        // A byte now and then is no reason to wait for ever.
+        let until = Instant::now() + FILE + Duration::from_secs(size / RATE);
         loop {
             let mut have = out.seek(SeekFrom::End(0)).map_err(failed)?;
             if have > size {
@@ -405,7 +416,7 @@ impl Registry {
                         have = out.seek(SeekFrom::Start(0)).map_err(failed)?;
                     }
                     let before = have;
-                    let ended = self.take(response, size, &mut have, out).await;
+                    let ended = self.take(response, size, until, &mut have, out).await;
                     if have > before {
                         (tries, pause) = (0, FIRST_PAUSE);
                     }
@@ -427,7 +438,7 @@ impl Registry {
                 Err(error @ OciError::Unreachable { .. }) => error,
                 Err(error) => return Err(error),
             };
-            if matches!(trouble, OciError::TooLarge { .. } | OciError::Pair(_)) {
+            if matches!(trouble, OciError::TooLarge { .. } | OciError::Slow { .. } | OciError::Pair(_)) {
                 return Err(trouble);
             }
             tries += 1;
@@ -443,6 +454,7 @@ impl Registry {
         &self,
         mut response: Response,
         size: u64,
+        until: Instant,
         have: &mut u64,
         out: &mut File,
     ) -> Result<(), OciError> {
@@ -454,13 +466,25 @@ impl Registry {
             out.write_all(&chunk)
                 .map_err(crate::pair::PairError::io("written", Path::new("a file of the pair")))?;
             *have += chunk.len() as u64;
+            if *have < size && Instant::now() > until {
+                return Err(OciError::Slow { host: self.host.clone(), have: *have, size });
+            }
         }
         Ok(())
     }
 }
 
+/// Whether secrets may go to a place for tokens: with TLS, or as openly as the registry is asked.
+fn may_ask(plain: bool, realm: &Url, plain_http: bool) -> bool {
+    match realm.scheme() {
+        "https" => true,
+        "http" => plain && (plain_http || realm.host_str().is_some_and(is_local)),
+        _ => false,
+    }
+}
+
 /// Whether a host is this machine.
-fn is_local(host: &str) -> bool {
+pub fn is_local(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !port.is_empty() => name,
         _ => host,
@@ -519,6 +543,20 @@ mod tests {
         check("bearer realm=https://a, service=s", Some((false, "https://a", Some("s"), None)));
         check("Negotiate", None);
         check("Bearer realm=\"open", None);
+    }
+
+    #[test]
+    fn secrets_do_not_leave_this_machine_in_the_clear() {
+        for (plain, realm, plain_http, expected) in [
+            (false, "https://other.host/token", false, true),
+            (false, "http://localhost/token", false, false),
+            (true, "http://localhost:5001/token", false, true),
+            (true, "http://other.host/token", false, false),
+            (true, "http://other.host/token", true, true),
+            (true, "ftp://localhost/token", true, false),
+        ] {
+            assert_eq!(may_ask(plain, &Url::parse(realm).unwrap(), plain_http), expected, "{realm}");
+        }
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use tandem_host::store::Digest;
@@ -12,7 +14,7 @@ use super::error::OciError;
 use super::reference::Reference;
 use super::store::{Access, Store};
 use super::trust::{Asked, Trust};
-use crate::pair::files::{Existing, write_folder};
+use crate::pair::files::{Existing, own_folder, write_folder};
 use crate::pair::manifest::{FILE, PairManifest};
 use crate::pair::signature::SIGNATURE;
 use crate::pair::{Pair, PairError};
@@ -157,6 +159,13 @@ fn read_config(config: &[u8]) -> Result<PairManifest, OciError> {
     Ok(PairManifest::read(folder.path())?)
 }
 
+/// How files are opened there: never through a link.
+fn opening() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
+    options
+}
+
 /// Where files lie by their digest until all of them came: beside the folder that they will be in.
 struct Staging {
     folder: PathBuf,
@@ -167,9 +176,10 @@ impl Staging {
     fn open(out: &Path) -> Result<Self, OciError> {
         let name = out.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let folder = out.with_file_name(format!(".{name}.pulling"));
-        fs::create_dir_all(&folder).map_err(PairError::io("made", &folder))?;
+        // Anybody can guess its name.
+        own_folder(&folder)?;
         let path = folder.join("lock");
-        let opened = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+        let opened = opening().open(&path);
         let lock = opened.map_err(PairError::io("made", &path))?;
         // Another one that pulls to the same place is waited for.
         lock.lock().map_err(PairError::io("locked", &path))?;
@@ -177,7 +187,7 @@ impl Staging {
             return Err(PairError::Exists { path: out.to_owned() }.into());
         }
         // It may have ended and taken the folder with it.
-        fs::create_dir_all(&folder).map_err(PairError::io("made", &folder))?;
+        own_folder(&folder)?;
         Ok(Self { folder, _lock: lock })
     }
 
@@ -186,7 +196,12 @@ impl Staging {
     }
 
     fn keep(&self, digest: &Digest, bytes: &[u8]) -> Result<(), PairError> {
-        crate::pair::files::write_file(&self.file(digest), bytes)
+        let path = self.file(digest);
+        let mut file = opening().open(&path).map_err(PairError::io("made", &path))?;
+        file.set_len(0)
+            .and_then(|()| file.write_all(bytes))
+            .and_then(|()| file.sync_all())
+            .map_err(PairError::io("written", &path))
     }
 
     /// Fetches the bytes of a layer, unless they came before.
@@ -198,13 +213,12 @@ impl Staging {
         told: &mut impl FnMut(&str, u64),
     ) -> Result<(), OciError> {
         let target = self.file(&layer.digest);
-        if target.exists() {
+        if fs::symlink_metadata(&target).is_ok_and(|meta| meta.is_file()) {
             return Ok(());
         }
         told(name, layer.size);
         let partial = target.with_extension("partial");
-        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&partial);
-        let mut file = opened.map_err(PairError::io("made", &partial))?;
+        let mut file = opening().open(&partial).map_err(PairError::io("made", &partial))?;
         store.fetch(&layer.digest, layer.size, &mut file).await?;
         file.sync_all().map_err(PairError::io("written", &partial))?;
         let found = Digest::of_file(&partial).map_err(PairError::io("read", &partial))?;

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::error::OciError;
-use super::reference::Reference;
+use super::reference::{Reference, normal_host};
 
 /// What is asked of a pair's signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +73,7 @@ impl Trust {
                     "the rule for `{reference}` needs `keys`, or `unsigned = true`, and not both"
                 )));
             }
+            rule.reference = normal(&rule.reference);
             rule.keys.iter_mut().for_each(|key| *key = folder.join(&key));
         }
         Ok(Self::Policy { path: path.to_owned(), rules })
@@ -96,6 +97,24 @@ impl Trust {
             }
         }
     }
+}
+
+/// A pattern with its host as references have it: another spelling is no other place.
+fn normal(pattern: &str) -> String {
+    if pattern.starts_with("oci:") {
+        return pattern.to_owned();
+    }
+    let (host, rest) = pattern.split_at(pattern.find('/').unwrap_or(pattern.len()));
+    let small = host.to_ascii_lowercase();
+    if !host.contains('*') {
+        return format!("{}{rest}", normal_host(host).unwrap_or(small));
+    }
+    // `*:443` stays: without the port it would stand for every port.
+    let name = match small.strip_suffix(":443") {
+        Some(name) if !name.ends_with('*') => name,
+        _ => small.as_str(),
+    };
+    format!("{}{rest}", name.trim_end_matches('.'))
 }
 
 /// Whether a text is one that a pattern with `*` stands for.
@@ -167,6 +186,10 @@ mod tests {
         check(policy, "h.io/a/x:1", "k.pub, l.pub");
         check(policy, "h.io/b:1", "nothing");
         check(policy, "i.io/b:1", "no rule of POLICY allows i.io/b");
+        // However the host is spelled, in the rule or in the reference.
+        check(policy, "H.io:443/a/x:1", "k.pub, l.pub");
+        check(policy, "h.io./a/x:1", "k.pub, l.pub");
+        check(&policy.replace("h.io/a", "H.IO:443/a"), "h.io/a/x:1", "k.pub, l.pub");
         check("", "i.io/b:1", "no rule of POLICY allows i.io/b");
     }
 

@@ -163,6 +163,7 @@ async fn posted(State(app): State<App>, request: Request) -> Result<Response, Re
     let many = messages.len() > 1;
     let (out, outgoing) = unbounded_channel();
     let mut tasks = JoinSet::new();
+    session.prune();
     for message in messages {
         start(&session, message, &out, &mut tasks);
     }

@@ -15,6 +15,9 @@ pub const RESOURCE_NOT_FOUND: i64 = -32002;
 /// The versions of the protocol that are spoken, newest first.
 pub const VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
+/// Most messages of a list: each is a task, and a body has room for very many.
+const BATCH: usize = 64;
+
 /// A message of a client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Incoming {
@@ -65,11 +68,15 @@ pub fn notification(method: &str, params: Value) -> Value {
 /// Reads what was sent: one message or, in the oldest versions, a list of them.
 ///
 /// # Errors
-/// What is no JSON, or no message.
+/// What is no JSON, or no message; and a list that is too long.
 pub fn read(bytes: &[u8]) -> Result<Vec<Incoming>, Failure> {
     let value: Value = serde_json::from_slice(bytes)
         .map_err(|error| Failure::new(PARSE_ERROR, format!("this is no JSON: {error}")))?;
     match value {
+        Value::Array(messages) if messages.len() > BATCH => {
+            let said = format!("the list has {} messages, and at most {BATCH} are taken", messages.len());
+            Err(Failure::new(INVALID_REQUEST, said))
+        }
         Value::Array(messages) if !messages.is_empty() => messages.into_iter().map(one).collect(),
         message => Ok(vec![one(message)?]),
     }
@@ -118,6 +125,9 @@ mod tests {
         check(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, Ok(1));
         check(r#"[{"jsonrpc":"2.0","method":"a"},{"jsonrpc":"2.0","method":"b"}]"#, Ok(2));
         check("[]", Err(INVALID_REQUEST));
+        let list = |count: usize| format!("[{}]", vec![r#"{"jsonrpc":"2.0","method":"a"}"#; count].join(","));
+        check(&list(64), Ok(64));
+        check(&list(65), Err(INVALID_REQUEST));
         check("{", Err(PARSE_ERROR));
         check("", Err(PARSE_ERROR));
         check("7", Err(INVALID_REQUEST));

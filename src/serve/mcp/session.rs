@@ -26,6 +26,8 @@ use super::tools::{BASH, bash_definition, definition, has_output_schema, result}
 
 /// How often a running call is told of.
 const PROGRESS: Duration = Duration::from_secs(1);
+/// Most bytes of a token under which a call is told of: it is repeated each time.
+const TOKEN_BYTES: usize = 256;
 /// The resource with the changes of the work tree.
 const PATCH: &str = "tandem://workspace.patch";
 
@@ -62,11 +64,10 @@ impl Session {
         Episode { hooks, tools }
     }
 
-    /// Takes a request whose task can be cancelled by `cancel`.
+    /// Takes a request whose task can be cancelled by `cancel`. Those that are over stay until `prune`, which
+    /// looks at all of them and so is for whole batches.
     pub fn note(&self, id: &Value, task: AbortHandle) {
-        let mut running = self.running();
-        running.retain(|_, task| !task.is_finished());
-        running.insert(id.to_string(), task);
+        self.running().insert(id.to_string(), task);
     }
 
     /// Ends the request with this id, if it runs: it is not answered any more.
@@ -170,7 +171,6 @@ impl Session {
             arguments if arguments.is_object() => arguments.clone(),
             _ => return invalid("`arguments` is no object".into()),
         };
-        let _progress = Progress::start(&params["_meta"]["progressToken"], name, out.clone());
         let mut episode = self.episode.lock().await;
         let is_bash = name == BASH && self.server.offers_bash();
         let Some(structured) = episode
@@ -183,6 +183,8 @@ impl Session {
             let name: String = name.chars().take(80).collect();
             return invalid(format!("there is no tool `{}`", name.escape_debug()));
         };
+        // Only now: the name is one of a tool, and the one call that runs is told of, not all that wait.
+        let _progress = Progress::start(&params["_meta"]["progressToken"], name, out.clone());
         let turn = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let context = self.context(turn);
         let mut call = ToolCall { id: format!("call-{turn}"), name: name.to_owned(), arguments };
@@ -294,7 +296,8 @@ struct Progress(Option<tokio::task::JoinHandle<()>>);
 
 impl Progress {
     fn start(token: &Value, name: &str, out: UnboundedSender<Value>) -> Self {
-        if !token.is_string() && !token.is_number() {
+        let short = token.as_str().is_none_or(|token| token.len() <= TOKEN_BYTES);
+        if !short || !token.is_string() && !token.is_number() {
             return Self(None);
         }
         let (token, name) = (token.clone(), name.to_owned());

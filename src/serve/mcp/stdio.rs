@@ -83,6 +83,7 @@ fn take(session: &Arc<Session>, bytes: &[u8], out: &UnboundedSender<Value>, task
             return;
         }
     };
+    session.prune();
     for message in messages {
         start(session, message, out, tasks);
     }

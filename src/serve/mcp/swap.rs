@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
 use tandem_host::harness::{Generation, HarnessHome, LedgerEntry};
@@ -16,6 +16,8 @@ use crate::serve::control::{Ask, Told};
 
 /// How often the ledger is looked at.
 const WATCH: Duration = Duration::from_secs(1);
+/// The longest pause before a harness that could not be served is tried again.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// Swaps the harness of a server.
 pub struct Swapper {
@@ -116,20 +118,27 @@ impl Swapper {
         }
     }
 
-    /// Looks at the ledger again and again, and follows it.
+    /// Looks at the ledger again and again, and follows it. What fails is tried again, after longer and
+    /// longer pauses.
     pub async fn watch(&self) {
         let ledger = self.home.join("ledger");
-        let mut before = changed(&ledger);
+        // Nothing was seen yet: something may have been published after the harness was chosen.
+        let mut before: Option<SystemTime> = None;
+        let (mut pause, mut again) = (WATCH, None::<Instant>);
         loop {
-            tokio::time::sleep(WATCH).await;
             let now = changed(&ledger);
-            if now == before {
-                continue;
+            if now != before {
+                (before, pause, again) = (now, WATCH, Some(Instant::now()));
             }
-            before = now;
-            if let Err(error) = self.follow().await {
-                tracing::error!("{error:#}");
+            if again.is_some_and(|again| again <= Instant::now()) {
+                again = None;
+                if let Err(error) = self.follow().await {
+                    tracing::error!("{error:#}");
+                    again = Some(Instant::now() + pause);
+                    pause = (pause * 2).min(LONGEST);
+                }
             }
+            tokio::time::sleep(WATCH).await;
         }
     }
 }

@@ -15,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures_util::stream;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use super::answer::{Answer, Kind, random};
 use super::engine::{Engine, Event, Running, Wanted, failed};
@@ -26,6 +27,8 @@ use crate::serve::refusal::{Refusal, json_body};
 
 /// Silence in a stream after which a comment says that the server is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How long a request may wait until it is read and tokenized.
+const TURN: Duration = Duration::from_secs(10);
 
 /// What every route knows.
 #[derive(Clone)]
@@ -34,11 +37,14 @@ struct App {
     limits: Limits,
     drain: Drain,
     refused: Arc<AtomicU64>,
+    /// Places for requests that are read and tokenized.
+    readers: Arc<Semaphore>,
 }
 
 /// The routes. `refused` counts the connections that the listener turned away.
 pub fn router(engine: Arc<Engine>, limits: Limits, drain: Drain, refused: Arc<AtomicU64>) -> Router {
-    let app = App { engine, limits, drain, refused };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let app = App { engine, limits, drain, refused, readers: Arc::new(Semaphore::new(cores)) };
     Router::new()
         .route("/v1/models", get(models))
         .route("/v1/models/{*name}", get(model))
@@ -121,22 +127,42 @@ async fn metrics(State(app): State<App>) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 
+/// Does work that takes a while, such as to tokenize a long prompt, once there is a place for it.
+///
+/// # Errors
+/// Those of the work; and that no place was free within `wait`.
+async fn in_turn<T: Send + 'static>(
+    places: &Arc<Semaphore>,
+    wait: Duration,
+    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let Ok(Ok(place)) = tokio::time::timeout(wait, places.clone().acquire_owned()).await else {
+        let said = "too many requests wait to be read; try again soon";
+        return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, "queue_full", said).retry_after(1));
+    };
+    let done = tokio::task::spawn_blocking(move || {
+        // Nothing stops this once it runs, also when its client goes away: the place is its own, so that
+        // such work cannot pile up.
+        let _place = place;
+        work()
+    });
+    done.await.map_err(|_| Refusal::internal("the request broke the server"))?
+}
+
 async fn chat(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
     let watch = Watch::new(&app.engine);
     let body = read_body(request.into_body(), &app.limits).await?;
     let engine = app.engine.clone();
-    // Long prompts take a while.
-    let made = tokio::task::spawn_blocking(move || {
+    let made = in_turn(&app.readers, TURN, move || {
         let request = ChatRequest::read(&body, &engine.defaults)?;
         is_served(&engine, &request.common.model)?;
         let prompt = engine.dialect.prompt(&engine.chat, &request).map_err(|error| {
             let text = error.to_string();
             Refusal::of_parameter("messages", text.split("\nhelp: ").next().unwrap_or_default())
         })?;
-        Ok::<_, Refusal>((request.tool_names(), request.common, vec![prompt]))
+        Ok((request.tool_names(), request.common, vec![prompt]))
     });
-    let (tools, how, prompts) =
-        made.await.map_err(|_| Refusal::internal("the request broke the server"))??;
+    let (tools, how, prompts) = made.await?;
     answer(&app, Kind::Chat, how, tools, prompts, watch).await
 }
 
@@ -144,7 +170,7 @@ async fn text(State(app): State<App>, request: Request) -> Result<Response, Refu
     let watch = Watch::new(&app.engine);
     let body = read_body(request.into_body(), &app.limits).await?;
     let engine = app.engine.clone();
-    let made = tokio::task::spawn_blocking(move || {
+    let made = in_turn(&app.readers, TURN, move || {
         let request = TextRequest::read(&body, &engine.defaults)?;
         is_served(&engine, &request.common.model)?;
         let ids = |prompt| match prompt {
@@ -155,9 +181,9 @@ async fn text(State(app): State<App>, request: Request) -> Result<Response, Refu
             }
         };
         let prompts: Result<Vec<_>, Refusal> = request.prompts.into_iter().map(ids).collect();
-        Ok::<_, Refusal>((request.common, prompts?))
+        Ok((request.common, prompts?))
     });
-    let (how, prompts) = made.await.map_err(|_| Refusal::internal("the request broke the server"))??;
+    let (how, prompts) = made.await?;
     answer(&app, Kind::Text, how, Vec::new(), prompts, watch).await
 }
 
@@ -307,5 +333,33 @@ impl Drop for Watch {
         if self.began && !self.over {
             self.meters.abandoned.fetch_add(1, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn work_whose_client_went_away_keeps_its_place() {
+        let places = Arc::new(Semaphore::new(1));
+        let (begin, begun) = tokio::sync::oneshot::channel::<()>();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let of_client = places.clone();
+        let client = tokio::spawn(async move {
+            let work = move || {
+                let _ = begin.send(());
+                let _ = released.recv();
+                Ok(())
+            };
+            in_turn(&of_client, TURN, work).await
+        });
+        begun.await.unwrap();
+        client.abort();
+        assert!(client.await.is_err());
+        let refusal = in_turn(&places, Duration::ZERO, || Ok(())).await.unwrap_err();
+        assert_eq!((refusal.status.as_u16(), refusal.retry_after), (429, Some(1)));
+        release.send(()).unwrap();
+        assert_eq!(in_turn(&places, TURN, || Ok(7)).await, Ok(7));
     }
 }
