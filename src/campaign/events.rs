@@ -298,6 +298,8 @@ impl RunRecord {
     /// an event names.
     pub fn audit(&self, blobs: bool) -> Result<Audit> {
         let connection = self.connection();
+        // Events and tables of one moment, also where a campaign adds to them meanwhile.
+        let moment = connection.unchecked_transaction()?;
         let mut audit = Audit { events: 0, head: None, blobs: 0, faults: Vec::new() };
         let mut named: Vec<(i64, Digest)> = Vec::new();
         let mut thinned = std::collections::BTreeMap::new();
@@ -338,6 +340,7 @@ impl RunRecord {
                 audit.faults.push(format!("the table `{table}` does not follow from the events"));
             }
         }
+        drop(moment);
         drop(connection);
         for (seq, digest) in named.into_iter().filter(|_| blobs) {
             audit.blobs += 1;
