@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use tandem_host::store::Digest;
@@ -34,7 +34,7 @@ impl Place {
             Some(dir) => PathBuf::from(dir),
             None => run,
         };
-        own_folder(&run, user)?;
+        own_folder(&run)?;
         let program = program()?;
         let meta = fs::metadata(&program)?;
         // Another program at this path is another daemon.
@@ -82,13 +82,8 @@ impl Place {
 }
 
 /// Makes the folder, or checks that the one that is there is this user's alone.
-fn own_folder(path: &Path, user: u32) -> io::Result<()> {
-    match fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    let meta = fs::symlink_metadata(path)?;
-    if meta.is_dir() && meta.uid() == user && meta.mode() & 0o077 == 0 {
+fn own_folder(path: &Path) -> io::Result<()> {
+    if tandem_host::store::own_folder(path)? {
         return Ok(());
     }
     Err(io::Error::new(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path};
 
 use tandem_host::store::Digest;
@@ -140,16 +140,7 @@ pub fn own_folder(path: &Path) -> Result<(), PairError> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(PairError::io("made", parent))?;
     }
-    match fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            return Err(PairError::io("made", path)(error));
-        }
-        _ => {}
-    }
-    let meta = fs::symlink_metadata(path).map_err(PairError::io("read", path))?;
-    // SAFETY: it reads a number of this process and cannot fail.
-    let user = unsafe { libc::geteuid() };
-    match meta.is_dir() && meta.uid() == user && meta.mode() & 0o077 == 0 {
+    match tandem_host::store::own_folder(path).map_err(PairError::io("made", path))? {
         true => Ok(()),
         false => Err(PairError::NotOwn { path: path.to_owned() }),
     }
