@@ -42,7 +42,7 @@ async def main():
         ran = await client.call_tool("bash", {"command": "sleep 1.2; cat given.txt; echo new > made.txt"}, progress_callback=progress)
         assert ran.content[0].text == "given" and ran.content[1].text == "\nlooked at by a hook", ran
         assert len(told) >= 2, told
-        outside = await client.call_tool("bash", {"command": "ls /root/.ssh /work 2>&1; echo $HOME"})
+        outside = await client.call_tool("bash", {"command": "ls /root/.ssh 2>&1; echo $HOME"})
         assert "No such file" in outside.content[0].text and "/home/agent" in outside.content[0].text, outside
 
         patch = (await client.read_resource("tandem://workspace.patch")).contents[0].text
