@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use tandem_host::policy::{
     FinishReason, Message, OpenSession, Policy, PolicyError, Reply, Role, Sampling, Session,
 };
+use tandem_host::store::Digest;
 use tandem_trainer::generate::{Finish, GenerateError, Generator, SampleRequest, Sequence, stop_at_texts};
 use tandem_trainer::tokenizer::{ChatMessage, ChatRole, ChatTemplate, Tokenizer};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -68,6 +69,7 @@ impl Policy for LocalPolicy {
             chat: self.chat.clone(),
             sampling: request.sampling,
             seed: request.seed,
+            salt: salt(request.harness),
             before: request.after as u64,
             turn: 0,
             ended_by_eos: true,
@@ -87,6 +89,11 @@ impl Policy for LocalPolicy {
     }
 }
 
+/// The first bytes of a harness digest; the version needs no part in it, since new weights forget all.
+fn salt(harness: Option<Digest>) -> u64 {
+    harness.and_then(|digest| digest.bytes().first_chunk().copied()).map_or(0, u64::from_be_bytes)
+}
+
 struct LocalSession {
     name: String,
     // Fields drop in order: the slot is free before the next session is let in.
@@ -96,6 +103,7 @@ struct LocalSession {
     chat: Arc<ChatTemplate>,
     sampling: Sampling,
     seed: u64,
+    salt: u64,
     /// Replies of the episode before this session.
     before: u64,
     turn: u64,
@@ -121,6 +129,7 @@ impl Session for LocalSession {
                 temperature: self.sampling.temperature,
                 // A seed of its own for each turn; the constant is the golden ratio in 64 bits.
                 seed: self.seed.wrapping_add((self.before + self.turn).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+                salt: self.salt,
                 end_ids: end_ids.clone(),
                 stop: stop_at_texts(&self.sampling.stop, &self.tokenizer),
                 // Nothing is left out of the distribution: importance ratios need all of it.

@@ -129,6 +129,7 @@ async fn fill(
         episode: spec.id.clone(),
         task: spec.task.name().to_owned(),
         seed: spec.seed,
+        harness: Some(lease.digest()),
         sampling: spec.sampling.clone(),
         tools: offered(&manifest.limits, &tools),
         after: 0,

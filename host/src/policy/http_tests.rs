@@ -71,7 +71,7 @@ fn says(text: &str) -> Value {
 
 fn request(tools: Vec<Value>) -> OpenSession {
     let sampling = Sampling { temperature: 0.5, max_tokens: 64, stop: vec!["END".into()] };
-    OpenSession { episode: "e".into(), task: "t".into(), seed: 5, sampling, tools, after: 0 }
+    OpenSession { episode: "e".into(), task: "t".into(), seed: 5, harness: None, sampling, tools, after: 0 }
 }
 
 async fn first_reply(config: HttpConfig) -> Result<Reply, PolicyError> {

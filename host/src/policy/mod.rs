@@ -16,6 +16,8 @@ pub use scripted::{Script, ScriptError, ScriptedPolicy};
 
 use async_trait::async_trait;
 
+use crate::store::Digest;
+
 /// A model that episodes can talk to. The local policy of the program, an HTTP
 /// endpoint and a script are all one of these.
 #[async_trait]
@@ -50,6 +52,9 @@ pub struct OpenSession {
     pub task: String,
     /// Seed of the episode's sampling; the same seed, prompt and version give the same reply.
     pub seed: u64,
+    /// The harness that wrote the prompt: what a policy keeps of a prompt is shared between episodes of one
+    /// harness only. None where there is no harness.
+    pub harness: Option<Digest>,
     /// How to sample.
     pub sampling: Sampling,
     /// JSON-Schema tool definitions in the OpenAI function shape; empty for the text protocol.

@@ -36,6 +36,7 @@ impl Backend for OwnPolicy {
             episode: format!("teacher/{}", request.digest().short()),
             task: String::new(),
             seed,
+            harness: None,
             sampling: self.sampling.clone(),
             tools: Vec::new(),
             after: 0,

@@ -57,6 +57,8 @@ pub struct SampleRequest {
     pub top_p: f32,
     /// The same seed, tokens and weights give the same reply, whatever else is running.
     pub seed: u64,
+    /// What is computed of a prompt is shared between requests of the same salt only.
+    pub salt: u64,
     /// Tokens that end the reply; the one sampled is part of it.
     pub end_ids: Vec<u32>,
     /// Another condition that ends the reply; the token that met it is part of it.
@@ -76,6 +78,7 @@ impl Default for SampleRequest {
             top_k: 0,
             top_p: 1.0,
             seed: 0,
+            salt: 0,
             end_ids: Vec::new(),
             stop: None,
             on_token: None,
@@ -160,6 +163,8 @@ pub(super) struct Job {
     pub sequence: u64,
     /// The whole sequence with the request's tokens.
     pub prompt: Vec<u32>,
+    /// Of whose prompts it may share what is computed.
+    pub salt: u64,
     /// Whether its slot holds all of it that can be copied from others.
     pub placed: bool,
     pub temperature: f32,
@@ -182,6 +187,7 @@ impl Job {
         let prompt = [before, &request.append].concat();
         Self {
             sequence,
+            salt: request.salt,
             placed: false,
             temperature: request.temperature,
             top_k: request.top_k,

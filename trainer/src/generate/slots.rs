@@ -9,7 +9,7 @@ const WORTH_COPYING: usize = 16;
 ///
 /// A slot keeps its tokens after its sequence is closed, until another sequence needs
 /// the room; so any slot, live or not, can lend a prefix that a new prompt shares with
-/// it. The episodes of a group and the common system prompt are computed once.
+/// it and has its salt. The episodes of a group and the common system prompt are computed once.
 pub(super) struct Slots {
     slots: Vec<Slot>,
     clock: u64,
@@ -19,6 +19,8 @@ pub(super) struct Slots {
 struct Slot {
     /// The tokens whose keys and values are in the cache.
     ids: Vec<u32>,
+    /// Whose prompts may share them.
+    salt: u64,
     owner: Option<u64>,
     used: u64,
 }
@@ -58,9 +60,9 @@ impl Slots {
         self.slots[slot].ids.extend_from_slice(ids);
     }
 
-    /// How much of `prompt` some slot holds already.
-    pub fn longest(&self, prompt: &[u32]) -> usize {
-        self.best(prompt).map_or(0, |shared| shared.tokens)
+    /// How much of `prompt` some slot of this salt holds already.
+    pub fn longest(&self, prompt: &[u32], salt: u64) -> usize {
+        self.best(prompt, salt).map_or(0, |shared| shared.tokens)
     }
 
     /// Gives a sequence a slot for `prompt`, keeping or sharing what is computed of it.
@@ -68,8 +70,8 @@ impl Slots {
     /// prompt is left to compute, since its logits are needed.
     ///
     /// None when all slots are taken.
-    pub fn place(&mut self, owner: u64, prompt: &[u32]) -> Option<(usize, Option<Shared>)> {
-        let best = self.best(prompt).filter(|shared| shared.tokens >= WORTH_COPYING);
+    pub fn place(&mut self, owner: u64, prompt: &[u32], salt: u64) -> Option<(usize, Option<Shared>)> {
+        let best = self.best(prompt, salt).filter(|shared| shared.tokens >= WORTH_COPYING);
         let slot = match self.of(owner) {
             Some(own) => own,
             None => match best {
@@ -78,8 +80,9 @@ impl Slots {
                 _ => self.least_recent()?,
             },
         };
-        let kept = common(&self.slots[slot].ids, prompt).min(prompt.len().saturating_sub(1));
+        let kept = self.shared(slot, prompt, salt);
         self.clock += 1;
+        self.slots[slot].salt = salt;
         self.slots[slot].owner = Some(owner);
         self.slots[slot].used = self.clock;
         self.slots[slot].ids.truncate(kept);
@@ -102,11 +105,18 @@ impl Slots {
         self.slots.iter_mut().for_each(|slot| slot.ids.clear());
     }
 
-    fn best(&self, prompt: &[u32]) -> Option<Shared> {
-        let most = prompt.len().saturating_sub(1);
+    fn best(&self, prompt: &[u32], salt: u64) -> Option<Shared> {
         (0..self.slots.len())
-            .map(|from| Shared { from, tokens: common(&self.slots[from].ids, prompt).min(most) })
+            .map(|from| Shared { from, tokens: self.shared(from, prompt, salt) })
             .max_by_key(|shared| shared.tokens)
+    }
+
+    /// How many tokens of `prompt` need not be computed again where `slot` is at hand: never all of them.
+    fn shared(&self, slot: usize, prompt: &[u32], salt: u64) -> usize {
+        match self.slots[slot].salt == salt {
+            true => common(&self.slots[slot].ids, prompt).min(prompt.len().saturating_sub(1)),
+            false => 0,
+        }
     }
 
     fn least_recent(&self) -> Option<usize> {
@@ -130,7 +140,7 @@ mod tests {
     }
 
     fn fill(slots: &mut Slots, owner: u64, ids: &[u32]) -> usize {
-        let (slot, _) = slots.place(owner, ids).unwrap();
+        let (slot, _) = slots.place(owner, ids, 0).unwrap();
         let done = slots.filled(slot);
         slots.push(slot, &ids[done..]);
         slot
@@ -140,10 +150,10 @@ mod tests {
     fn a_live_slot_lends_its_prefix_and_keeps_its_own_tokens() {
         let mut slots = Slots::new(2);
         let first = fill(&mut slots, 1, &prompt(40, 1));
-        let (second, copy) = slots.place(2, &prompt(40, 2)).unwrap();
+        let (second, copy) = slots.place(2, &prompt(40, 2), 0).unwrap();
         assert_eq!(copy, Some(Shared { from: first, tokens: 40 }));
         assert_eq!((slots.filled(first), slots.filled(second)), (48, 40));
-        assert_eq!(slots.place(3, &[1]), None);
+        assert_eq!(slots.place(3, &[1], 0), None);
     }
 
     #[test]
@@ -151,8 +161,21 @@ mod tests {
         let mut slots = Slots::new(3);
         let first = fill(&mut slots, 1, &prompt(40, 1));
         slots.release(1);
-        assert_eq!(slots.place(2, &prompt(40, 2)), Some((first, None)));
+        assert_eq!(slots.place(2, &prompt(40, 2), 0), Some((first, None)));
         assert_eq!(slots.filled(first), 40);
+    }
+
+    #[test]
+    fn a_prefix_of_another_salt_is_neither_lent_nor_kept() {
+        let mut slots = Slots::new(2);
+        let first = fill(&mut slots, 1, &prompt(40, 1));
+        assert_eq!((slots.longest(&prompt(40, 2), 0), slots.longest(&prompt(40, 2), 1)), (40, 0));
+        let (second, copy) = slots.place(2, &prompt(40, 2), 1).unwrap();
+        assert_eq!((copy, slots.filled(second)), (None, 0));
+        // A slot that nobody uses is taken without what is in it.
+        slots.release(1);
+        let (third, copy) = slots.place(3, &prompt(40, 3), 1).unwrap();
+        assert_eq!((third, copy, slots.filled(third)), (first, None, 0));
     }
 
     #[test]
@@ -160,9 +183,9 @@ mod tests {
         let mut slots = Slots::new(2);
         let ids = prompt(40, 1);
         fill(&mut slots, 1, &ids);
-        let (slot, _) = slots.place(2, &ids).unwrap();
+        let (slot, _) = slots.place(2, &ids, 0).unwrap();
         assert_eq!(slots.filled(slot), ids.len() - 1);
-        let (slot, _) = slots.place(1, &ids).unwrap();
+        let (slot, _) = slots.place(1, &ids, 0).unwrap();
         assert_eq!(slots.filled(slot), ids.len() - 1);
     }
 
@@ -170,7 +193,7 @@ mod tests {
     fn what_a_failed_request_left_behind_is_not_taken_for_the_sequence() {
         let mut slots = Slots::new(1);
         let slot = fill(&mut slots, 1, &prompt(40, 1));
-        slots.place(1, &prompt(20, 3)).unwrap();
+        slots.place(1, &prompt(20, 3), 0).unwrap();
         assert_eq!(slots.filled(slot), 20);
     }
 
@@ -182,6 +205,6 @@ mod tests {
         slots.push(first, &[5]);
         slots.release(1);
         slots.release(2);
-        assert_eq!(slots.place(3, &prompt(0, 3)).unwrap().0, second);
+        assert_eq!(slots.place(3, &prompt(0, 3), 0).unwrap().0, second);
     }
 }

@@ -240,17 +240,17 @@ impl Worker {
         if job.placed {
             return true;
         }
-        let here = self.slots.longest(&job.prompt);
+        let here = self.slots.longest(&job.prompt, job.salt);
         let coming = self
             .jobs
             .iter()
-            .filter(|other| other.placed && other.ids.is_empty())
+            .filter(|other| other.placed && other.ids.is_empty() && other.salt == job.salt)
             .map(|other| common(&other.prompt, &job.prompt))
             .max();
         if coming.is_some_and(|coming| coming >= here + WORTH_WAITING) {
             return false;
         }
-        let Some((slot, copy)) = self.slots.place(job.sequence, &job.prompt) else { return false };
+        let Some((slot, copy)) = self.slots.place(job.sequence, &job.prompt, job.salt) else { return false };
         if let Some(shared) = copy {
             self.cache.copy(shared.from, slot, shared.tokens);
         }
