@@ -15,6 +15,7 @@ use super::config::TeacherConfig;
 use super::evidence::Evidence;
 use super::leaks::SearchSetNames;
 use super::prompts::{ContractText, PluginText, Prompt, Prompts, meaning};
+use super::repair::{Exchange, unrendered};
 use super::reply::{self, Draft};
 use super::request::{TeacherReply, TeacherRequest, TeacherRole};
 use super::tokens::shorten;
@@ -192,31 +193,12 @@ impl HarnessTeacher {
         log: &dyn ExchangeLog,
     ) -> Result<Proposed, TeacherError> {
         let signals: Vec<_> = brief.recurring.iter().map(|(signal, _)| *signal).collect();
-        let render = |reason: String| TeacherError::Log(anyhow::anyhow!(reason));
-        let mut request = self.request(brief).map_err(render)?;
-        let mut reasons = Vec::new();
-        for round in 0..=self.repairs {
-            let reply = match teacher.ask(&format!("{place}/{round}"), &request, log).await {
-                Ok(reply) => reply,
-                // What the first rounds cost is spent; their reasons are worth keeping.
-                Err(error @ TeacherError::Log(_)) => return Err(error),
-                Err(error) if reasons.is_empty() => return Err(error),
-                Err(error) => {
-                    reasons.push(error.to_string());
-                    break;
-                }
-            };
-            let reason = match self.read(&reply, &signals, rules).await? {
-                Ok(proposal) => return Ok(Proposed { proposal: Some(proposal), reasons }),
-                Err(reason) => reason,
-            };
-            let left = self.repairs.saturating_sub(round + 1);
-            let context = minijinja::context! { reason => shorten(&reason, REASON_TOKENS), left => left };
-            let told = self.prompts.render(Prompt::Repair, context).map_err(render)?;
-            reasons.push(reason);
-            request = request.repaired(&reply.text, told);
-        }
-        Ok(Proposed { proposal: None, reasons })
+        let request = self.request(brief).map_err(unrendered)?;
+        let (prompts, repairs) = (&self.prompts, self.repairs);
+        let exchange = Exchange { teacher, place, log, prompts, repairs, reason_tokens: REASON_TOKENS };
+        let read = async |reply: &TeacherReply, _: &str| self.read(reply, &signals, rules).await;
+        let (proposal, reasons) = exchange.until_usable(request, read).await?;
+        Ok(Proposed { proposal, reasons })
     }
 }
 

@@ -18,6 +18,7 @@ mod own_policy;
 mod program;
 mod prompts;
 mod recorded;
+mod repair;
 mod reply;
 mod request;
 mod skill;

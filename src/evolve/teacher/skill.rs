@@ -10,9 +10,10 @@ use super::evidence::Evidence;
 use super::harness::unmarked;
 use super::leaks::TaskSecrets;
 use super::prompts::{Prompt, Prompts};
+use super::repair::{Exchange, unrendered};
 use super::reply::{self, ReplyFault};
 use super::request::{TeacherReply, TeacherRequest, TeacherRole};
-use super::tokens::{estimate, shorten};
+use super::tokens::estimate;
 
 /// Most tokens of a skill, by an upper estimate.
 pub const SKILL_TOKENS: usize = 400;
@@ -113,31 +114,14 @@ impl SkillTeacher {
         secrets: &TaskSecrets,
         log: &dyn ExchangeLog,
     ) -> Result<SkillAsked, TeacherError> {
-        let render = |reason: String| TeacherError::Log(anyhow::anyhow!(reason));
-        let mut request = self.request(brief).map_err(render)?;
-        let mut reasons = Vec::new();
-        for round in 0..=self.repairs {
-            let place = format!("{place}/{round}");
-            let reply = match teacher.ask(&place, &request, log).await {
-                Ok(reply) => reply,
-                Err(error @ TeacherError::Log(_)) => return Err(error),
-                Err(error) if reasons.is_empty() => return Err(error),
-                Err(error) => {
-                    reasons.push(error.to_string());
-                    break;
-                }
-            };
-            let reason = match self.read(&reply, brief.task, secrets) {
-                Ok(skill) => return Ok(SkillAsked { skill: Some((skill, place)), reasons }),
-                Err(reason) => reason,
-            };
-            let left = self.repairs.saturating_sub(round + 1);
-            let context = minijinja::context! { reason => shorten(&reason, REASON_TOKENS), left => left };
-            let told = self.prompts.render(Prompt::Repair, context).map_err(render)?;
-            reasons.push(reason);
-            request = request.repaired(&reply.text, told);
-        }
-        Ok(SkillAsked { skill: None, reasons })
+        let request = self.request(brief).map_err(unrendered)?;
+        let (prompts, repairs) = (&self.prompts, self.repairs);
+        let exchange = Exchange { teacher, place, log, prompts, repairs, reason_tokens: REASON_TOKENS };
+        let read = async |reply: &TeacherReply, place: &str| {
+            Ok(self.read(reply, brief.task, secrets).map(|skill| (skill, place.to_owned())))
+        };
+        let (skill, reasons) = exchange.until_usable(request, read).await?;
+        Ok(SkillAsked { skill, reasons })
     }
 
     /// Reads a reply and holds it against what the task hides. The error goes back to the teacher.
