@@ -4,12 +4,9 @@ use super::{Case, Place};
 use crate::generate::{Generator, GeneratorConfig, SampleRequest, replayed_logits};
 use crate::learner::{Learner, LearnerConfig, Sample};
 use crate::model::{
-    Biases, CausalLm, ComputeType, ExpertsConfig, Family, LoraConfig, LoraTargets, ModelConfig,
-    SlidingWindow, gaussian,
+    Biases, CausalLm, ComputeType, ExpertsConfig, Family, LoraConfig, LoraTargets, ModelConfig, SlidingWindow,
 };
 use burn::tensor::DType;
-use rand::SeedableRng;
-use rand::rngs::StdRng;
 
 pub(super) const CASES: &[Case] = &[
     ("Llama: log-probabilities and a step of AdamW", |place| learn(place, llama(), None)),
@@ -94,15 +91,7 @@ fn some_maps(place: &Place) -> Vec<f32> {
     let targets = targets.unwrap_or_else(|error| fault(error.to_string()));
     let lora = LoraConfig { rank: 4, alpha: 8.0, targets, ..LoraConfig::default() };
     let base = policy(place, llama());
-    let mut tensors = base.clone().with_lora(lora, 3).lora_tensors();
-    let mut random = StdRng::seed_from_u64(4);
-    let changed: Vec<_> = tensors
-        .iter()
-        .filter(|(name, _)| name.contains("lora_B"))
-        .map(|(name, tensor)| (name.to_string(), gaussian(&mut random, &tensor.shape, 0.2)))
-        .collect();
-    changed.into_iter().for_each(|(name, tensor)| tensors.insert(name, tensor));
-    learn_with(base.load_lora(&tensors, lora).unwrap_or_else(|error| fault(error.to_string())))
+    learn_with(base.with_drawn_lora(lora).unwrap_or_else(|error| fault(error.to_string())))
 }
 
 fn learn_with(model: CausalLm) -> Vec<f32> {

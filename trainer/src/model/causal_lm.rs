@@ -280,21 +280,12 @@ mod tests {
         LoraConfig { rank: 2, alpha: 6.0, first_layer: 1, ..LoraConfig::default() }
     }
 
-    /// An adapter that does something: `B` as random as `A`.
     fn trained(model: CausalLm) -> CausalLm {
         trained_as(model, lora())
     }
 
     fn trained_as(model: CausalLm, lora: LoraConfig) -> CausalLm {
-        let mut tensors = model.clone().with_lora(lora, 3).lora_tensors();
-        let mut random = StdRng::seed_from_u64(4);
-        let changed: Vec<_> = tensors
-            .iter()
-            .filter(|(name, _)| name.contains("lora_B"))
-            .map(|(name, tensor)| (name.to_string(), gaussian(&mut random, &tensor.shape, 0.2)))
-            .collect();
-        changed.into_iter().for_each(|(name, tensor)| tensors.insert(name, tensor));
-        model.load_lora(&tensors, lora).unwrap()
+        model.with_drawn_lora(lora).unwrap()
     }
 
     #[test]

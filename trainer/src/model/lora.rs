@@ -29,6 +29,22 @@ impl CausalLm {
         }
     }
 
+    /// The policy with an adapter that does something from the start, for checks: `B` is random as `A` is.
+    ///
+    /// # Errors
+    /// As [`CausalLm::load_lora`].
+    pub(crate) fn with_drawn_lora(self, lora: LoraConfig) -> Result<Self, WeightsError> {
+        let mut tensors = self.clone().with_lora(lora, 3).lora_tensors();
+        let mut random = StdRng::seed_from_u64(4);
+        let changed: Vec<_> = tensors
+            .iter()
+            .filter(|(name, _)| name.contains("lora_B"))
+            .map(|(name, tensor)| (name.to_string(), gaussian(&mut random, &tensor.shape, 0.2)))
+            .collect();
+        changed.into_iter().for_each(|(name, tensor)| tensors.insert(name, tensor));
+        self.load_lora(&tensors, lora)
+    }
+
     /// The policy with a stored adapter (PEFT's names and layout).
     ///
     /// # Errors
