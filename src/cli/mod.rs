@@ -140,8 +140,9 @@ pub fn main() -> ExitCode {
     if let Some(code) = crate::hook::quick(std::env::args_os()) {
         return ExitCode::from(code);
     }
+    // CubeCL warns whenever two processes measure the same device; nothing is wrong then.
     let filter = tracing_subscriber::EnvFilter::try_from_env("TANDEM_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,cubecl_runtime::throughput=error"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

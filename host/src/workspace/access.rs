@@ -35,9 +35,6 @@ impl WorkspaceAccess for Workspace {
         suffix: &str,
         max_hits: u32,
     ) -> Result<Vec<SearchHit>, WorkspaceError> {
-        if text.is_empty() {
-            return Err(WorkspaceError::Failed("the text to search for is empty".into()));
-        }
         let (text, suffix) = (text.to_owned(), suffix.to_owned());
         self.blocking("", move |beneath, _| search(&beneath, &text, &suffix, max_hits as usize)).await
     }
@@ -161,6 +158,9 @@ pub(super) fn search(
     suffix: &str,
     max_hits: usize,
 ) -> Result<Vec<SearchHit>, WorkspaceError> {
+    if text.is_empty() {
+        return Err(WorkspaceError::Failed("the text to search for is empty".into()));
+    }
     let max_hits = max_hits.min(SEARCH_HITS);
     let mut hits = Vec::new();
     let mut folders = vec![String::new()];

@@ -260,9 +260,6 @@ impl WorkspaceAccess for ProjectSince {
         suffix: &str,
         max_hits: u32,
     ) -> Result<Vec<SearchHit>, WorkspaceError> {
-        if text.is_empty() {
-            return Err(WorkspaceError::Failed("the text to search for is empty".into()));
-        }
         let (text, suffix) = (text.to_owned(), suffix.to_owned());
         self.project.blocking("", move |beneath, _| search(beneath, &text, &suffix, max_hits as usize)).await
     }
