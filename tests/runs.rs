@@ -351,7 +351,7 @@ fn tasks_that_were_trained_on_are_refused_by_name() {
     assert!(
         unknown
             .stderr
-            .contains("the arm `joint` does not apply: the run changed policy and harness not both"),
+            .contains("the arm `joint` does not apply: the run changed nothing, or its method changes only one of policy and harness"),
         "{}",
         unknown.stderr
     );

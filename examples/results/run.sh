@@ -82,15 +82,16 @@ train() {
     done
 }
 
-# The matrix around harness-adapt with the policy of grpo and the harness of harness-only beside it,
-# and the one around self-hpo.
+# The matrix of each run; around harness-adapt with the policy of grpo and the harness of harness-only beside it.
 measure() {
     for seed in $seeds; do
         for method in $methods; do
             run=$work/$method-$seed
-            case $method in harness-adapt | self-hpo) ;; *) continue ;; esac
             if [ ! -e "$run.done" ] || [ -e "$run.measured" ]; then continue; fi
-            set -- --human "$work/human/harness.toml" --blobs "$work/human/blobs"
+            case $method in
+            harness-adapt | self-hpo) set -- --human "$work/human/harness.toml" --blobs "$work/human/blobs" ;;
+            *) set -- ;;
+            esac
             if [ "$method" = harness-adapt ]; then
                 for pair in policy-only:grpo harness-only:harness-only; do
                     other=$work/${pair#*:}-$seed

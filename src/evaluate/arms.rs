@@ -187,8 +187,11 @@ pub fn arms(
             Err("the policy was not trained")
         },
     );
+    // A run of a method that changes both ends with a pair, also where no candidate or no update came of it.
+    let joint = (trained || evolved) && config.method.trains() && config.method.evolves();
+    let one = "the run changed nothing, or its method changes only one of policy and harness";
+    add("joint", when(joint, one, (0, version, last)));
     let both = "the run changed policy and harness not both";
-    add("joint", when(trained && evolved, both, (0, version, last)));
     add("bare", when(trained && evolved, both, (0, version, first)));
     add("cross", when(trained && evolved, both, (0, 0, last)));
     let without = |keep: &dyn Fn(&str) -> bool| -> Result<Option<Digest>> {
@@ -333,6 +336,14 @@ mod tests {
             expected.assert_eq(&told(&[&record], &config, &Choice { frozen_after: 1, ..Choice::default() }));
         };
         check("harness-adapt", &[], 0, expect!["base: run 0 v0 []"]);
+        check(
+            "harness-adapt",
+            &[],
+            2,
+            expect![[r#"
+                base: run 0 v0 []
+                joint: run 0 v2 []"#]],
+        );
         check(
             "grpo",
             &[],

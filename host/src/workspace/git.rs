@@ -15,6 +15,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::error::Error;
+use super::programs::find_program;
 
 /// Attributes of every path, whatever the tree says. `!` takes an attribute back.
 const ATTRIBUTES: &str =
@@ -73,14 +74,15 @@ impl HostGit {
     pub(crate) async fn run(&self, args: &[&str], stdin: Option<&[u8]>, cap: u64) -> Result<Vec<u8>, Error> {
         let settings = args.chunks(2).take_while(|pair| pair[0] == "-c").count();
         let command = args.get(2 * settings).copied().unwrap_or_default().to_owned();
+        let git = find_program("git").ok_or(Error::NoGit)?;
         let mut words = self.enter.iter();
         let mut process = match words.next() {
             Some(first) => {
                 let mut process = tokio::process::Command::new(first);
-                process.args(words).arg("git");
+                process.args(words).arg(&git);
                 process
             }
-            None => tokio::process::Command::new("git"),
+            None => tokio::process::Command::new(&git),
         };
         process.arg("-C").arg(&self.work_tree);
         for setting in SETTINGS {
@@ -122,7 +124,7 @@ impl HostGit {
             .process_group(0);
         let mut child = process.spawn().map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => Error::NoGit,
-            _ => Error::io("starting", Path::new("git"))(source),
+            _ => Error::io("starting", &git)(source),
         })?;
         let (to, from, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let whole = async {

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use super::git::SETTINGS;
+use super::programs::find_program;
 use super::snapshot::Snapshot;
 
 /// Bytes of paths that are asked at once: less than a pipe holds, so that
@@ -28,7 +29,8 @@ impl Ignored {
         if !snapshot.tracked().iter().any(|path| rules(path)) {
             return Ok(None);
         }
-        let mut command = Command::new("git");
+        let git = find_program("git").ok_or(io::ErrorKind::NotFound)?;
+        let mut command = Command::new(git);
         command.arg("-C").arg(snapshot.tree());
         for setting in SETTINGS {
             command.args(["-c", setting]);
