@@ -135,7 +135,7 @@ pub fn status(record: &RunRecord) -> Result<Status> {
         method: word("method"),
         working: RunLock::is_held(record.folder()),
         round,
-        rounds: campaign["rounds"].as_u64(),
+        rounds: rounds_of(&campaign),
         last,
         policy_version: updates.iter().map(|(.., update)| update.version).max().unwrap_or(0),
         harness: publications.last().map(|publication| publication.digest),
@@ -148,9 +148,19 @@ pub fn status(record: &RunRecord) -> Result<Status> {
         },
         sampled_tokens,
         teacher_tokens: exchanges.iter().map(|row| row.prompt_tokens + row.reply_tokens).sum(),
-        teacher_cost: exchanges.iter().map(|row| row.cost).sum(),
+        // The sum of no numbers is -0.0.
+        teacher_cost: exchanges.iter().map(|row| row.cost).sum::<f64>() + 0.0,
         disk: Disk::of(record.folder()),
     })
+}
+
+/// As `CampaignConfig::all_rounds`, of a campaign that another program may have written.
+fn rounds_of(campaign: &serde_json::Value) -> Option<u64> {
+    let cycles = &campaign["self_hpo"];
+    match campaign["method"].as_str() {
+        Some("self-hpo") => cycles["cycles"].as_u64()?.checked_mul(cycles["updates"].as_u64()?),
+        _ => campaign["rounds"].as_u64(),
+    }
 }
 
 fn seconds_since(at: i64) -> u64 {
@@ -264,5 +274,22 @@ impl fmt::Display for Status {
             Some(last) => writeln!(f, "  events     {}, sealed by {}", last.seq, last.digest),
             None => writeln!(f, "  events     none yet"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cycles_are_told_as_their_rounds_and_not_as_the_final_table() {
+        let check = |campaign: serde_json::Value, expected: Option<u64>| {
+            assert_eq!(rounds_of(&campaign), expected, "{campaign}");
+        };
+        let cycles = serde_json::json!({ "cycles": 2, "updates": 5 });
+        check(serde_json::json!({ "method": "self-hpo", "rounds": 1, "self_hpo": cycles }), Some(10));
+        check(serde_json::json!({ "method": "grpo", "rounds": 4, "self_hpo": cycles }), Some(4));
+        check(serde_json::json!({ "method": "self-hpo", "rounds": 1 }), None);
+        check(serde_json::json!({}), None);
     }
 }
