@@ -97,7 +97,11 @@ fn part_blocks(part: &PartTable, episodes: usize, blocks: &mut Vec<Block>) {
                         between(&line.difference, points),
                         line.mcnemar.gained.to_string(),
                         line.mcnemar.lost.to_string(),
-                        if line.mcnemar.p < 0.001 { "< 0.001".into() } else { format!("{:.3}", line.mcnemar.p) },
+                        if line.mcnemar.p < 0.001 {
+                            "< 0.001".into()
+                        } else {
+                            format!("{:.3}", line.mcnemar.p)
+                        },
                     ]
                 })
                 .collect(),
