@@ -79,6 +79,7 @@ fn at_least(hits: usize, tries: usize, p: f64) -> f64 {
 impl Campaign {
     /// Runs the gates of an A/A test, or what is left of them.
     pub async fn aa(&self, question: AaQuestion) -> Result<AaReport> {
+        self.publish_first()?;
         let harness = newest_harness(&self.record)?;
         let generation = self.generation(&harness).await?;
         let gate = &self.config.evolve.gate;

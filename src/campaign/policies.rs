@@ -21,7 +21,7 @@ pub enum PolicyRuntime {
 }
 
 impl PolicyRuntime {
-    /// Opens version `version` of the policy of `config`, whose checkpoints lie in `checkpoints`.
+    /// Opens version `version` of the policy of `config`, whose checkpoints lie in `checkpoints`. Writes nothing.
     pub fn open<'a>(
         config: &CampaignConfig,
         devices: &Devices,
@@ -56,6 +56,14 @@ impl PolicyRuntime {
         match self {
             Self::Trained(trained) => trained.version(),
             Self::Scripted(scripted) => scripted.version(),
+        }
+    }
+
+    /// Writes down what the run begins with, where that is not there yet.
+    pub fn keep_first(&self) -> Result<()> {
+        match self {
+            Self::Trained(trained) => trained.keep_first(),
+            Self::Scripted(_) => Ok(()),
         }
     }
 
