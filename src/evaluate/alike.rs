@@ -156,10 +156,45 @@ mod tests {
         };
         // The same content in another folder is the same policy.
         check("", 9, "", expect![""]);
-        check("model.safetensors", 9, "", expect![]);
-        check("tokenizer.json", 9, "", expect![]);
-        check("tokenizer_config.json", 9, "", expect![]);
-        check("", 9, "rollout.sampling.temperature = 0.5", expect![]);
-        check("", 8, "[policy.lora]\nrank = 4", expect![]);
+        check(
+            "model.safetensors",
+            9,
+            "",
+            expect![
+                "the base policy of the run of `--policy-only` is `DIR/./two` (8db188504d2c), and that of the evaluated run is `DIR/./one` (11c7315541e7)"
+            ],
+        );
+        check(
+            "tokenizer.json",
+            9,
+            "",
+            expect![
+                "the tokenizer of the run of `--policy-only` is 1ee4d2554a28, and that of the evaluated run is 704cbb6fefff"
+            ],
+        );
+        check(
+            "tokenizer_config.json",
+            9,
+            "",
+            expect![
+                "the chat template of the run of `--policy-only` is c9039a5e7ec6, and that of the evaluated run is d8ba3ccfcd0c"
+            ],
+        );
+        check(
+            "",
+            9,
+            "rollout.sampling.temperature = 0.5",
+            expect![
+                "the sampling of the run of `--policy-only` is temperature 0.5, 256 tokens at most, stop [], and that of the evaluated run is temperature 1, 256 tokens at most, stop []"
+            ],
+        );
+        check(
+            "",
+            8,
+            "[policy.lora]\nrank = 4",
+            expect![
+                "the first harness of the run of `--policy-only` is 2dc999f2be10, and that of the evaluated run is 38a1bf42d019"
+            ],
+        );
     }
 }
