@@ -4,6 +4,7 @@ mod aa;
 mod balanced;
 mod candidates;
 mod config;
+mod config_check;
 pub mod demos;
 mod draw;
 mod events;
@@ -30,6 +31,7 @@ mod sections;
 mod steps;
 mod teach;
 mod training;
+mod update_section;
 
 pub use aa::AaQuestion;
 pub use balanced::TopUpReport;

@@ -7,11 +7,12 @@ use anyhow::{Result, bail};
 use tandem_host::policy::Policy;
 use tandem_host::task::Task;
 
-use super::config::{CampaignConfig, UpdateConfig};
+use super::config::CampaignConfig;
 use super::reports::UpdateReport;
 use super::runtime::TrainedPolicy;
 use super::script::{self, ScriptRuntime};
 use super::training::TrainingGroup;
+use super::update_section::UpdateConfig;
 use crate::model::Devices;
 
 /// The policy of a campaign.

@@ -11,10 +11,11 @@ use tandem_trainer::generate::{Generator, GeneratorConfig};
 use tandem_trainer::learner::{Learner, LearnerConfig, MOST_SKIPS, Sample, StepReport};
 use tandem_trainer::model::{CausalLm, LoraConfig};
 
-use super::config::{CampaignConfig, UpdateConfig};
+use super::config::CampaignConfig;
 use super::local_policy::LocalPolicy;
 use super::reports::{StepSummary, UpdateReport};
 use super::training::{Chosen, TrainingGroup, choose_batches};
+use super::update_section::UpdateConfig;
 use crate::model::Devices;
 
 /// Weights in three places: the learner's, the generator's copy, the checkpoints.

@@ -8,9 +8,9 @@ use tandem_host::policy::{Message, Origin, Piece};
 use tandem_trainer::learner::Sample;
 use tandem_trainer::objective::{AdvantageKind, group_advantages, pooled_advantages};
 
-use super::config::UpdateConfig;
 use super::group::FreshGroup;
 use super::reports::UpdateReport;
+use super::update_section::UpdateConfig;
 
 /// One group as the learner gets it: task, policy version, harness and skill are one.
 pub struct TrainingGroup {
