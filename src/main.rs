@@ -12,5 +12,6 @@ mod serve;
 mod view;
 
 fn main() -> std::process::ExitCode {
+    tandem_trainer::checkpoint::tell_moments(tandem_host::store::named_moment);
     cli::main()
 }

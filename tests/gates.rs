@@ -82,3 +82,27 @@ fn a_rule_without_control_of_its_error_fails_the_test_with_3() {
     let output = tandem(&["gate", "aa", &campaign, "--run", run.to_str().unwrap()]);
     check(&output, 3, &["MORE OFTEN than it may"]);
 }
+
+/// A gate ends when the tasks that it saw say enough: they alone are no sample of its pool.
+#[test]
+fn episodes_are_dealt_out_again_from_tasks_that_the_gate_decided_without() {
+    let folder = tempfile::tempdir().unwrap();
+    let campaign = campaign(folder.path(), "paired");
+    // No gain is useful, so that the gate soon gives up.
+    let text = std::fs::read_to_string(&campaign).unwrap();
+    std::fs::write(&campaign, text.replace("beta = 0.25", "beta = 0.25\nuseful = 0.9")).unwrap();
+    let run = folder.path().join("aa");
+    let ask = |deals: &str| -> Value {
+        let words = ["gate", "aa", &campaign, "--run", run.to_str().unwrap(), "--json", "--deals", deals];
+        let output = tandem(&words);
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
+        serde_json::from_str::<Value>(&output.stdout).unwrap()["report"].clone()
+    };
+    let none = ask("0");
+    let seen = none["gates"][0]["tasks"].as_array().unwrap().len() as u64;
+    assert!(seen < 12, "the gate saw all tasks");
+    assert_eq!(none["pairs"].as_u64(), Some(2 * seen));
+    let dealt = ask("50");
+    assert_eq!(dealt["gates"], none["gates"]);
+    assert_eq!(dealt["pairs"].as_u64(), Some(2 * 12));
+}

@@ -270,6 +270,36 @@ fn an_evaluation_measures_the_arms_that_apply_on_tasks_that_were_not_seen() {
     assert!(other.code == Some(1) && other.stderr.contains("begun with other settings"), "{}", other.stderr);
 }
 
+/// An arm of another run compares like with like, or says that it does not.
+#[test]
+fn a_run_that_began_otherwise_is_no_arm_unless_that_is_allowed() {
+    let site = Site::new();
+    let begin = |run: &str, campaign: &str| {
+        std::fs::write(site.0.path().join("campaign.toml"), campaign).unwrap();
+        // It has begun, and that is all.
+        let output = site.train(run).env(DIE_AT, "12").run();
+        assert_eq!(output.code, None, "{}", output.stderr);
+    };
+    begin("run", scripted::CAMPAIGN);
+    begin("alike", &scripted::CAMPAIGN.replace("seed = 11", "seed = 12"));
+    begin("other", &format!("{}[rollout.sampling]\nmax_tokens = 9\n", scripted::CAMPAIGN));
+    let list = |out: &str, more: &[&str]| {
+        let out = site.path(out);
+        let fixed =
+            ["eval", "RUN:run", "--arms", "base,harness-only", "--list", "--out", &out, "--harness-only"];
+        site.tell(&[&fixed[..], more].concat())
+    };
+    ok(&["alike"], list("first", &["RUN:alike"]));
+    let refused = list("second", &["RUN:other"]);
+    assert_eq!(refused.code, Some(1));
+    let said = "the sampling of the run of `--harness-only` is temperature 1, 9 tokens at most";
+    assert!(refused.stderr.contains(said), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("help: take a run that began as the evaluated one did; `--allow-mismatch`")
+    );
+    ok(&["allowed"], list("third", &["RUN:other", "--allow-mismatch"]));
+}
+
 #[test]
 fn an_evaluation_loads_the_policy_from_the_checkpoints_of_the_run() {
     let site = Site::new();

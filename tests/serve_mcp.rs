@@ -6,6 +6,7 @@ mod served;
 #[path = "program/tiny.rs"]
 mod tiny;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -352,6 +353,42 @@ fn a_harness_that_cannot_be_built_leaves_the_server_as_it_was() {
     let back = home.run(&["harness", "rollback", "--server", &socket]);
     assert_eq!(back.code, Some(1), "{}", back.stderr);
     assert_eq!(Client::open(&served).tools(), ["bash", "count"]);
+}
+
+/// The ledger does not change again: the server itself tries once more what failed.
+#[test]
+fn a_publication_that_could_not_be_served_is_served_when_it_can() {
+    let home = Home::new();
+    let mut served = home.http(&[]);
+    home.done(&["plugin", "build", "plugins/think/src/lib.rs", "-o", &home.word("think.wasm")]);
+    // While it sleeps, a harness is published and its component is lost.
+    served.signal("-STOP");
+    let blobs = home.path("home/blobs");
+    let names = || -> BTreeSet<PathBuf> {
+        std::fs::read_dir(&blobs).unwrap().map(|entry| entry.unwrap().path()).collect()
+    };
+    let before = names();
+    home.done(&["harness", "add", "think", &home.word("think.wasm"), "--reason", "to think"]);
+    let large = |path: &PathBuf| std::fs::metadata(path).unwrap().len() > 10_000;
+    let lost = names().into_iter().find(|path| !before.contains(path) && large(path)).unwrap();
+    std::fs::rename(&lost, home.path("away.wasm")).unwrap();
+    served.signal("-CONT");
+    let audit = || std::fs::read_to_string(home.path("home/serve-audit.jsonl")).unwrap_or_default();
+    let until = |what: &str, done: &dyn Fn() -> bool| {
+        let end = Instant::now() + SOON;
+        while !done() {
+            assert!(Instant::now() < end, "not {what}: {}", audit());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    until("refused", &|| audit().contains("\"refused\""));
+    assert_eq!(Client::open(&served).tools(), ["bash", "count"]);
+    std::fs::rename(home.path("away.wasm"), &lost).unwrap();
+    until("served", &|| Client::open(&served).tools() == ["bash", "count", "think"]);
+    served.signal("-TERM");
+    served.ended();
+    // It says once that it could not, however often it tried.
+    assert_eq!(audit().matches("\"refused\"").count(), 1, "{}", audit());
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! A few real gates say little about an error of some percent. The episodes of both arms come from one
 //! harness, so which of them count for which arm is arbitrary: dealing them out again gives as many more
 //! gates as wanted, each with the error that the gate promises (given the episodes, the expected gain is 0
-//! on every task).
+//! on every task). They are dealt from all tasks of the gate's plan, also those that the gate decided without.
 
 use std::fmt;
 
@@ -24,7 +24,8 @@ use crate::evolve::{ArmCounts, GateConfig, GateReport, PairedTask, PairedTest, R
 pub struct AaQuestion {
     /// Real gates, each on episodes of its own.
     pub gates: usize,
-    /// Gates on the same episodes, dealt out again.
+    /// Gates on the same episodes, dealt out again. With any, each real gate's episodes are run on all tasks of its
+    /// plan.
     pub deals: usize,
     /// Whether both arms have the same seeds, which shows whether the policy repeats itself.
     pub seeds: Seeds,
@@ -79,6 +80,7 @@ fn at_least(hits: usize, tries: usize, p: f64) -> f64 {
 impl Campaign {
     /// Runs the gates of an A/A test, or what is left of them.
     pub async fn aa(&self, question: AaQuestion) -> Result<AaReport> {
+        self.publish_first()?;
         let harness = newest_harness(&self.record)?;
         let generation = self.generation(&harness).await?;
         let gate = &self.config.evolve.gate;
@@ -110,9 +112,14 @@ impl Campaign {
             let Gated::Decided(decided, _) = self.gate(asked).await? else { continue };
             let label = gate_id(1, index);
             let Some(plan) = self.record.phase::<GatePlan>(1, &format!("gate-{index}"))? else { continue };
+            if question.deals > 0 {
+                // A gate stops when its tasks say enough, so that the tasks it saw are not as good as any.
+                self.run_undecided(&plan, &asked).await?;
+            }
             let episodes = GateEpisodes::of(&self.record, &label, &plan)?;
+            let seen = if question.deals > 0 { plan.order.len() } else { decided.tasks.len() };
             let tasks: Vec<Outcomes> =
-                decided.tasks.iter().map(|task| outcomes(&episodes, &task.task, config.group_size)).collect();
+                plan.order[..seen].iter().map(|task| outcomes(&episodes, task, config.group_size)).collect();
             for task in &tasks {
                 report.pairs += task.incumbent.len();
                 let pairs = task.incumbent.iter().zip(&task.candidate);
@@ -123,15 +130,29 @@ impl Campaign {
         }
         for deal in 0..question.deals {
             let mut random = Random::new(self.config.seed, deal as u64);
-            let accepts = dealt.get(deal % dealt.len().max(1)).is_some_and(|tasks| {
-                let mut test = PairedTest::new(config.clone(), 1);
-                let decides = |task: &Outcomes| test.push(task.dealt_again(&mut random)).is_some();
-                let _decided = tasks.iter().any(decides);
-                test.report().verdict == Verdict::Accept
-            });
+            let tasks = dealt.get(deal % dealt.len().max(1));
+            let accepts =
+                tasks.is_some_and(|tasks| deal_again(tasks, &config, &mut random) == Verdict::Accept);
             report.accepted_deals += usize::from(accepts);
         }
         Ok(report)
+    }
+}
+
+/// A gate on the same episodes: its tasks in an order of its own, each dealt out again.
+fn deal_again(tasks: &[Outcomes], config: &GateConfig, random: &mut Random) -> Verdict {
+    let mut test = PairedTest::new(GateConfig { tasks: tasks.len(), ..config.clone() }, 1);
+    let mut order: Vec<&Outcomes> = tasks.iter().collect();
+    shuffle(&mut order, random);
+    let decides = |task: &Outcomes| test.push(task.dealt_again(random)).is_some();
+    let _decided = order.into_iter().any(decides);
+    test.report().verdict
+}
+
+/// Each order has the same chance (Fisher and Yates).
+fn shuffle<T>(all: &mut [T], random: &mut Random) {
+    for at in (1..all.len()).rev() {
+        all.swap(at, random.below(at + 1));
     }
 }
 
@@ -160,9 +181,7 @@ impl Outcomes {
     /// The same outcomes, each in an arm drawn at random.
     fn dealt_again(&self, random: &mut Random) -> PairedTask {
         let mut all: Vec<bool> = self.incumbent.iter().chain(&self.candidate).copied().collect();
-        for at in (1..all.len()).rev() {
-            all.swap(at, random.below(at + 1));
-        }
+        shuffle(&mut all, random);
         let (left, right) = all.split_at(self.incumbent.len());
         let count = |arm: &[bool]| ArmCounts {
             solved: arm.iter().filter(|solved| **solved).count(),
@@ -262,9 +281,7 @@ mod tests {
             .collect();
         let accepted = (0..500).filter(|deal| {
             let mut random = Random::new(9, *deal);
-            let mut test = PairedTest::new(config.clone(), 1);
-            let _decided = tasks.iter().any(|task| test.push(task.dealt_again(&mut random)).is_some());
-            test.report().verdict == Verdict::Accept
+            deal_again(&tasks, &config, &mut random) == Verdict::Accept
         });
         let share = accepted.count() as f64 / 500.0;
         assert!(share <= config.level(1) + 0.03, "{share}");

@@ -7,11 +7,12 @@ use anyhow::{Result, bail};
 use tandem_host::policy::Policy;
 use tandem_host::task::Task;
 
-use super::config::{CampaignConfig, UpdateConfig};
+use super::config::CampaignConfig;
 use super::reports::UpdateReport;
 use super::runtime::TrainedPolicy;
 use super::script::{self, ScriptRuntime};
 use super::training::TrainingGroup;
+use super::update_section::UpdateConfig;
 use crate::model::Devices;
 
 /// The policy of a campaign.
@@ -21,7 +22,7 @@ pub enum PolicyRuntime {
 }
 
 impl PolicyRuntime {
-    /// Opens version `version` of the policy of `config`, whose checkpoints lie in `checkpoints`.
+    /// Opens version `version` of the policy of `config`, whose checkpoints lie in `checkpoints`. Writes nothing.
     pub fn open<'a>(
         config: &CampaignConfig,
         devices: &Devices,
@@ -56,6 +57,14 @@ impl PolicyRuntime {
         match self {
             Self::Trained(trained) => trained.version(),
             Self::Scripted(scripted) => scripted.version(),
+        }
+    }
+
+    /// Writes down what the run begins with, where that is not there yet.
+    pub fn keep_first(&self) -> Result<()> {
+        match self {
+            Self::Trained(trained) => trained.keep_first(),
+            Self::Scripted(_) => Ok(()),
         }
     }
 

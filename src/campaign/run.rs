@@ -72,8 +72,8 @@ pub struct Beginning {
 }
 
 impl Campaign {
-    /// Opens a run: everything that can be wrong with tasks, harness and weights
-    /// is found here, before the first episode.
+    /// Opens a run: everything that can be wrong with tasks, harness and weights is found here, before the
+    /// run has begun. Nothing is recorded, so that a start that failed stands in the way of no other.
     pub async fn open(config: CampaignConfig, run: &Path, parts: Parts) -> Result<Self> {
         Self::open_at(config, run, parts, Beginning::default()).await
     }
@@ -99,33 +99,18 @@ impl Campaign {
         let verdicts = ResultCache::new(run.join("verdicts"));
         let all = || tasks.values().chain(evaluation.values()).chain(holdout.values());
         all().for_each(|task| task.keep_verdicts(verdicts.clone()));
-        if record.publications()?.is_empty() {
-            let (first, components) = match beginning.harness {
-                Some(given) => given,
-                None => first_harness(&config.harness)?,
-            };
-            for plugin in components.iter().flat_map(|_| &first.plugins) {
-                let component = components.as_ref().map(|blobs| blobs.get(&plugin.digest)).transpose();
-                let component = component.with_context(|| {
-                    format!("the component of plugin `{}` of the first harness is missing", plugin.name)
-                })?;
-                record.blobs().put(&component.unwrap_or_default())?;
-            }
-            let digest = record.add_harness(&first)?;
-            record.publish(&Publication { round: 0, digest, reason: "the first harness".into() })?;
-        }
-        let newest = newest_harness(&record)?;
+        // Nothing of the run is recorded here: a start that fails below leaves it as it was.
+        let manifest = match record.publications()?.last() {
+            Some(newest) => record.harness(&newest.digest)?,
+            None => with_components(&record, beginning.harness, &config.harness)?,
+        };
         // No plugin may hold the name of a task.
         let admission = AdmissionOptions {
             forbidden: all().map(|task| task.name().to_owned()).collect(),
             ..parts.admission
         };
-        let generation =
-            Generation::build_with(&parts.engine, record.harness(&newest)?, record.blobs(), &admission)
-                .await?;
+        let generation = Generation::build_with(&parts.engine, manifest, record.blobs(), &admission).await?;
         let generations = Generations::new(generation);
-        // A run that was killed after a gate's row may lack the entry.
-        keep_ledger(run, &record)?;
         let newest_version = || -> Result<u64> {
             let updates = record.phases::<UpdateReport>("update")?;
             Ok(updates.into_iter().map(|(_, _, report)| report.version).max().unwrap_or(0))
@@ -225,8 +210,26 @@ impl Campaign {
         lines
     }
 
+    /// Records what the run begins with, where that is not there yet.
+    fn begin_run(&self) -> Result<()> {
+        self.publish_first()?;
+        // A run that was killed after a gate's row may lack the entry.
+        keep_ledger(&self.run, &self.record)?;
+        self.runtime.keep_first()
+    }
+
+    /// Publishes the first harness of a run that has none.
+    pub(super) fn publish_first(&self) -> Result<()> {
+        if self.record.publications()?.is_empty() {
+            let digest = self.record.add_harness(self.generations.lease().manifest())?;
+            self.record.publish(&Publication { round: 0, digest, reason: "the first harness".into() })?;
+        }
+        Ok(())
+    }
+
     /// Runs what is left of the campaign.
     pub async fn run(&mut self) -> Result<()> {
+        self.begin_run()?;
         // The record does not depend on it.
         self.begin_events().unwrap_or_else(|error| tracing::warn!("{error:#}"));
         match self.config.method {
@@ -252,6 +255,27 @@ fn held_out(folder: &Path, trained: &BTreeMap<String, Arc<Task>>) -> Result<BTre
         );
     }
     Ok(tasks)
+}
+
+/// The first harness of a run, `given` or that of the campaign, whose components are then among the run's
+/// blobs.
+fn with_components(
+    record: &RunRecord,
+    given: Option<(HarnessManifest, Option<BlobStore>)>,
+    config: &HarnessConfig,
+) -> Result<HarnessManifest> {
+    let (first, components) = match given {
+        Some(given) => given,
+        None => first_harness(config)?,
+    };
+    for plugin in components.iter().flat_map(|_| &first.plugins) {
+        let component = components.as_ref().map(|blobs| blobs.get(&plugin.digest)).transpose();
+        let component = component.with_context(|| {
+            format!("the component of plugin `{}` of the first harness is missing", plugin.name)
+        })?;
+        record.blobs().put(&component.unwrap_or_default())?;
+    }
+    Ok(first)
 }
 
 /// The first harness of a campaign, and the store of its components where it names one.

@@ -11,10 +11,11 @@ use tandem_trainer::generate::{Generator, GeneratorConfig};
 use tandem_trainer::learner::{Learner, LearnerConfig, MOST_SKIPS, Sample, StepReport};
 use tandem_trainer::model::{CausalLm, LoraConfig};
 
-use super::config::{CampaignConfig, UpdateConfig};
+use super::config::CampaignConfig;
 use super::local_policy::LocalPolicy;
 use super::reports::{StepSummary, UpdateReport};
 use super::training::{Chosen, TrainingGroup, choose_batches};
+use super::update_section::UpdateConfig;
 use crate::model::Devices;
 
 /// Weights in three places: the learner's, the generator's copy, the checkpoints.
@@ -32,7 +33,7 @@ pub struct TrainedPolicy {
 }
 
 impl TrainedPolicy {
-    /// Loads the base weights, and version `version` of this run on top.
+    /// Loads the base weights, and version `version` of this run on top. Writes nothing.
     pub fn open(
         config: &CampaignConfig,
         devices: &Devices,
@@ -58,11 +59,7 @@ impl TrainedPolicy {
             load(&start, learner_config, &folder, devices)?
         } else {
             let model = start.clone().with_lora(lora, config.seed);
-            let learner = Learner::new(model, learner_config)?;
-            std::fs::create_dir_all(checkpoints)
-                .with_context(|| format!("{} cannot be made", checkpoints.display()))?;
-            learner.save_state(&folder)?;
-            spread(learner, devices)?
+            spread(Learner::new(model, learner_config)?, devices)?
         };
         let generator = Generator::spawn(
             learner.model(),
@@ -90,6 +87,21 @@ impl TrainedPolicy {
     /// The version that was trained last.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// Writes the checkpoint of the version that a run begins with, where it is not there yet. What a start that
+    /// was killed had half written goes.
+    pub fn keep_first(&self) -> Result<()> {
+        for entry in std::fs::read_dir(&self.checkpoints).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(".incomplete-") {
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
+        }
+        let folder = self.checkpoints.join(format!("v{}", self.version));
+        if !folder.exists() {
+            self.learner.save_state(&folder)?;
+        }
+        Ok(())
     }
 
     /// Trains on `groups`, writes the checkpoint of the new version and serves it.

@@ -17,9 +17,9 @@ use tandem_host::agent::SENTINEL;
 use tandem_host::policy::{Message, OpenSession, Policy, PolicyError, Reply, Session};
 use tandem_host::task::{Reference, Task};
 
-use super::config::UpdateConfig;
 use super::reports::UpdateReport;
 use super::training::{Chosen, TrainingGroup, choose_batches, plain_context};
+use super::update_section::UpdateConfig;
 use crate::evolve::Random;
 
 const PREFIX: &str = "script:";

@@ -8,9 +8,9 @@ use tandem_host::policy::{Message, Origin, Piece};
 use tandem_trainer::learner::Sample;
 use tandem_trainer::objective::{AdvantageKind, group_advantages, pooled_advantages};
 
-use super::config::UpdateConfig;
 use super::group::FreshGroup;
 use super::reports::UpdateReport;
+use super::update_section::UpdateConfig;
 
 /// One group as the learner gets it: task, policy version, harness and skill are one.
 pub struct TrainingGroup {
@@ -111,14 +111,17 @@ fn samples(
         if by_chance(episode) {
             continue;
         }
-        for segment in trained_segments(episode, group.without_skill, prompt)? {
+        let segments = trained_segments(episode, group.without_skill, prompt)?;
+        let trained = |segment: &Cow<'_, Segment>| segment.mask.iter().any(|sampled| *sampled);
+        let segments: Vec<_> = segments.into_iter().filter(trained).collect();
+        let share = 1.0 / segments.len() as f32;
+        for segment in segments {
             let Segment { ids, mask, logprobs } = segment.into_owned();
             let mut sample = Sample::new(ids, mask, logprobs, advantage);
-            sample.weight = *weight;
+            (sample.weight, sample.share) = (*weight, share);
             all.push(sample);
         }
     }
-    all.retain(|sample| sample.trained() > 0);
     Ok(all)
 }
 
@@ -267,6 +270,18 @@ mod tests {
         let sum: f32 = batches[0].iter().map(|sample| sample.weight * sample.advantage).sum();
         assert!(sum.abs() < 1e-5, "{sum}");
         assert!((batches[0][0].advantage - 11.0 / 12.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn an_episode_whose_history_was_rewritten_counts_once() {
+        let mut long = episode(true, None);
+        let segment = long.segments[0].clone();
+        // Nothing was sampled in the last one.
+        let idle = Segment { mask: vec![false; segment.ids.len()], ..segment.clone() };
+        long.segments = vec![segment.clone(), segment, idle];
+        let batches = chosen(&[TrainingGroup::whole(vec![long, episode(false, None)])]).batches;
+        let shares: Vec<f32> = batches[0].iter().map(|sample| sample.share).collect();
+        assert_eq!(shares, [0.5, 0.5, 1.0]);
     }
 
     #[test]

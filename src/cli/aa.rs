@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use clap::Args;
 use serde_json::json;
 use tandem_host::rollout::Cancel;
@@ -10,7 +10,7 @@ use tandem_host::store::Digest;
 
 use super::{Exit, gate, setup};
 use crate::campaign::{
-    AaQuestion, Beginning, Campaign, CampaignConfig, Parts, Seeds, UpdateReport, first_harness,
+    AaQuestion, Beginning, Campaign, CampaignConfig, Parts, RunLock, Seeds, UpdateReport, first_harness,
     newest_harness,
 };
 use crate::model::Devices;
@@ -77,12 +77,7 @@ pub async fn run(arguments: &AaArguments) -> Result<Exit> {
     let version = policy.as_ref().map_or(0, |(_, version)| *version);
     let asked = json!([config, harness.0.canonical_json(), version, arguments.shared_seeds]).to_string();
     let folder = arguments.run.clone().unwrap_or_else(|| place.join(Digest::of(asked.as_bytes()).short()));
-    std::fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
-    let lock = std::fs::File::create(folder.join("lock"))
-        .with_context(|| format!("{} cannot be locked", folder.display()))?;
-    if lock.try_lock().is_err() {
-        bail!("another program works on {}\nhelp: wait for it, or stop it first", folder.display());
-    }
+    let _lock = RunLock::take(&folder, std::time::Duration::ZERO)?;
     let (progress, cancel) = (Progress::new(), Cancel::new());
     super::train::stop_on_signal(&cancel, &progress);
     let parts = Parts {

@@ -11,8 +11,8 @@ use tandem_host::rollout::Cancel;
 use super::{Exit, setup, train};
 use crate::campaign::{RunLock, RunRecord, UpdateReport};
 use crate::evaluate::{
-    Asked, Bench, Bisected, Machine, Source, adopt, bisect_places, bisect_recorded, bisect_search, culprit,
-    tasks_of,
+    Asked, Bench, Bisected, Machine, Pinned, Source, adopt, bisect_places, bisect_recorded, bisect_search,
+    culprit, tasks_of,
 };
 use crate::model::Devices;
 use crate::view::Progress;
@@ -114,6 +114,7 @@ async fn rerun(arguments: &BisectArguments, asked: &Asked<'_>) -> Result<Bisecte
         machine: &machine,
         held_out: all,
         training: BTreeMap::new(),
+        pinned: &Pinned::default(),
         episodes: asked.need,
         seed: config.seed,
     };

@@ -16,8 +16,8 @@ use tandem_host::task::{ResultCache, Task};
 use super::{Exit, setup, train};
 use crate::campaign::{RunLock, RunRecord, draw_order};
 use crate::evaluate::{
-    ARMS, Arm, Bench, Choice, Kinds, Machine, Part, Source, TaskUse, adopt, arms, check_disjoint, evaluation,
-    html, markdown, tasks_in, tasks_of,
+    ARMS, Arm, Bench, Choice, Kinds, Machine, Part, Pinned, Source, TaskUse, adopt, arms, check_disjoint,
+    differences, evaluation, html, markdown, tasks_in, tasks_of,
 };
 use crate::model::Devices;
 use crate::view::Progress;
@@ -57,6 +57,9 @@ pub struct EvalArguments {
     /// A run that evolved the harness for the first policy alone.
     #[arg(long, value_name = "RUN")]
     harness_only: Option<PathBuf>,
+    /// Take these runs although they began with another policy, sampling or harness; the report says so.
+    #[arg(long)]
+    allow_mismatch: bool,
     /// The round after which the harness of the arm `frozen` was in force.
     #[arg(long, default_value_t = 1)]
     frozen_after: u32,
@@ -81,6 +84,9 @@ pub struct EvalArguments {
 struct Plan {
     settings: Settings,
     arms: Vec<Arm>,
+    pinned: Pinned,
+    /// In what the runs of other arms began otherwise.
+    mismatches: Vec<String>,
     /// The run's newest event at that time.
     run_head: Option<Digest>,
 }
@@ -103,6 +109,14 @@ pub async fn run(arguments: EvalArguments) -> Result<Exit> {
         Ok(Some(sources.len() - 1))
     };
     let (policy_only, harness_only) = (place(&arguments.policy_only)?, place(&arguments.harness_only)?);
+    let others = [("--policy-only", policy_only), ("--harness-only", harness_only)];
+    let mismatches = mismatches(&sources, others)?;
+    if !mismatches.is_empty() && !arguments.allow_mismatch {
+        bail!(
+            "{}\nhelp: take a run that began as the evaluated one did; `--allow-mismatch` takes it all the same, and the report says so",
+            mismatches.join("; ")
+        );
+    }
     let (held_out, training) = tasks(&arguments, &sources)?;
     let out = arguments.out.clone().unwrap_or_else(|| arguments.run.join("evaluation"));
     let _lock = RunLock::take(&out, Duration::from_secs(5))?;
@@ -136,7 +150,7 @@ pub async fn run(arguments: EvalArguments) -> Result<Exit> {
         seed: arguments.seed,
         tasks: held_out.keys().cloned().collect(),
     };
-    let plan = plan(&out, settings, &sources, &own, &machine).await?;
+    let plan = plan(&out, settings, mismatches, &sources, &own, &machine).await?;
     if arguments.list {
         plan.arms.iter().for_each(|arm| println!("{:14} {}", arm.name, arm.told));
         return Ok(Exit::Done);
@@ -149,6 +163,7 @@ pub async fn run(arguments: EvalArguments) -> Result<Exit> {
         machine: &machine,
         held_out,
         training,
+        pinned: &plan.pinned,
         episodes,
         seed: plan.settings.seed,
     };
@@ -163,10 +178,11 @@ pub async fn run(arguments: EvalArguments) -> Result<Exit> {
     }
     let mut sizes = BTreeMap::new();
     for part in Part::ALL {
-        sizes.insert(part, bench.tasks(part)?.len());
+        sizes.insert(part, bench.tasks(part).len());
     }
     let about = (sources[0].config.name.clone(), plan.settings.run.clone(), plan.run_head);
-    let found = evaluation(&own, &plan.arms, &sizes, about, (episodes, plan.settings.seed))?;
+    let mut found = evaluation(&own, &plan.arms, &sizes, about, (episodes, plan.settings.seed))?;
+    found.mismatches = plan.mismatches;
     let (page, text) = (html(&found), markdown(&found));
     write_whole(&out.join("report.md"), text.as_bytes())?;
     write_whole(&out.join("report.html"), page.as_bytes())?;
@@ -176,6 +192,17 @@ pub async fn run(arguments: EvalArguments) -> Result<Exit> {
     }
     machine.progress.say(&format!("report.md and report.html are in {}", out.display()));
     Ok(Exit::Done)
+}
+
+/// In what the runs that options named began otherwise than the first one.
+fn mismatches(sources: &[Source], others: [(&str, Option<usize>); 2]) -> Result<Vec<String>> {
+    let mut all = Vec::new();
+    for (option, at) in others {
+        let Some(at) = at else { continue };
+        let found = differences(&sources[0], &sources[at])?;
+        all.extend(found.iter().map(|difference| difference.told(option)));
+    }
+    Ok(all)
 }
 
 type Tasks = BTreeMap<String, Arc<Task>>;
@@ -224,6 +251,7 @@ fn human(arguments: &EvalArguments, own: &RunRecord) -> Result<Option<Digest>> {
 async fn plan(
     out: &Path,
     settings: Settings,
+    mismatches: Vec<String>,
     sources: &[Source],
     own: &RunRecord,
     machine: &Machine,
@@ -232,8 +260,9 @@ async fn plan(
     if kept.exists() {
         let text =
             std::fs::read_to_string(&kept).with_context(|| format!("{} cannot be read", kept.display()))?;
-        let plan: Plan = serde_json::from_str(&text)
-            .with_context(|| format!("{} is no plan of this version", kept.display()))?;
+        let plan: Plan = serde_json::from_str(&text).with_context(|| {
+            format!("{} is no plan of this version\nhelp: take another folder with `--out`", kept.display())
+        })?;
         if plan.settings != settings {
             bail!(
                 "{} holds an evaluation that was begun with other settings\nhelp: give the same arguments to go on with it, or take another folder with `--out`",
@@ -261,7 +290,8 @@ async fn plan(
     }
     let records: Vec<&RunRecord> = sources.iter().map(|source| &source.record).collect();
     let kinds = Kinds { with_tools: &with_tools };
-    let arms = arms(&records, &sources[0].config, &settings.choice, &kinds, own)?;
+    let pinned = Pinned::of(record, own)?;
+    let arms = arms(&records, &sources[0].config, &settings.choice, &kinds, &pinned, own)?;
     debug_assert!(arms.iter().all(|arm| ARMS.iter().any(|(name, _)| *name == arm.name)));
-    Ok(Plan { settings, arms, run_head })
+    Ok(Plan { settings, arms, pinned, mismatches, run_head })
 }

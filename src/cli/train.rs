@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use tandem_host::rollout::Cancel;
 use tandem_host::store::write_whole;
 
 use super::{Exit, setup};
-use crate::campaign::{Campaign, CampaignConfig, KEPT, Parts, RunLock};
+use crate::campaign::{Campaign, CampaignConfig, KEPT, Parts, RunLock, RunRecord};
 use crate::evaluate::check_campaign;
 use crate::model::Devices;
 use crate::view::{Progress, Stats};
@@ -44,8 +45,7 @@ pub async fn run(arguments: TrainArguments) -> Result<Exit> {
     config.seed = arguments.seed.unwrap_or(config.seed);
     let devices = Devices::parse(&arguments.device, arguments.exchange.as_deref())?;
     let run = arguments.run.clone().unwrap_or_else(|| Path::new("runs").join(&config.name));
-    settle_compute(&mut config, &run, &arguments)?;
-    let lock = claim(&run, &config, &arguments)?;
+    let lock = claim(&run, &mut config, &arguments)?;
     // Before the engine, which looks its meters up when it is made.
     let stats = Stats::install(&run)?;
     let keeping = tokio::spawn(keep_stats(stats.clone(), run.clone()));
@@ -66,7 +66,7 @@ pub async fn run(arguments: TrainArguments) -> Result<Exit> {
     // What is wrong with a set itself is told first.
     let mut campaign = Campaign::open(config, &run, parts).await?;
     apart?;
-    // From here on the folder holds a run: what could be wrong at the start was not.
+    // From here on the folder holds a run: what could be wrong at the start was not, and nothing is recorded yet.
     write_whole(&run.join(KEPT), text.as_bytes())?;
     if let Some(cost) = campaign.gate_cost()? {
         progress.say(&cost);
@@ -113,20 +113,27 @@ fn settle_compute(config: &mut CampaignConfig, run: &Path, arguments: &TrainArgu
     Ok(())
 }
 
-/// Makes the run folder or takes it up again. One program at a time holds it.
-fn claim(run: &Path, config: &CampaignConfig, arguments: &TrainArguments) -> Result<RunLock> {
+/// Makes the run folder or takes it up again. One program at a time holds it, and what lies in it is read by who
+/// holds it alone.
+fn claim(run: &Path, config: &mut CampaignConfig, arguments: &TrainArguments) -> Result<RunLock> {
+    let no_run = || format!("{} holds no run to go on with\nhelp: leave out `--resume`", run.display());
+    if arguments.resume && !run.is_dir() {
+        // No folder is made for a run that is not there.
+        bail!(no_run());
+    }
+    let lock = RunLock::take(run, Duration::from_secs(10))?;
+    settle_compute(config, run, arguments)?;
     let kept = run.join(KEPT);
-    let text = serde_json::to_string_pretty(config)?;
     match (kept.exists(), arguments.resume) {
         (true, false) => bail!(
             "{} holds a run already\nhelp: add `--resume` to go on with it, or take another folder with `--run`",
             run.display()
         ),
-        (false, true) => bail!("{} holds no run to go on with\nhelp: leave out `--resume`", run.display()),
+        (false, true) => bail!(no_run()),
         (true, true) => {
             let before =
                 fs::read_to_string(&kept).with_context(|| format!("{} cannot be read", kept.display()))?;
-            if before != text {
+            if before != serde_json::to_string_pretty(config)? {
                 bail!(
                     "{} says something else than the campaign that this run began with\nhelp: undo the change (the first version is {}; a `--seed` has to be given again), or start a new run with `--run`",
                     arguments.campaign.display(),
@@ -134,17 +141,21 @@ fn claim(run: &Path, config: &CampaignConfig, arguments: &TrainArguments) -> Res
                 );
             }
         }
-        (false, false) => {
-            fs::create_dir_all(run).with_context(|| format!("{} cannot be made", run.display()))?;
-        }
+        // A start that failed records nothing, so this is more than that.
+        (false, false) if RunRecord::open(run)?.head()?.is_some() => bail!(
+            "{} holds the record of a run without the campaign that it began with, {}\nhelp: put that file back and add `--resume`, or take another folder with `--run`",
+            run.display(),
+            kept.display()
+        ),
+        (false, false) => {}
     }
-    RunLock::take(run, std::time::Duration::from_secs(10))
+    Ok(lock)
 }
 
 /// Writes down every few seconds what plugins cost, for `tandem harness stats`.
 async fn keep_stats(stats: Stats, run: PathBuf) {
     loop {
-        tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
         // The record of a run does not depend on it.
         stats.snapshot().write(&run).unwrap_or_else(|error| tracing::warn!("{error:#}"));
     }
@@ -185,22 +196,52 @@ mod tests {
         config
     }
 
+    fn start(compute: Option<&str>, resume: bool) -> TrainArguments {
+        TrainArguments {
+            campaign: "c.toml".into(),
+            run: None,
+            resume,
+            device: "cpu".into(),
+            exchange: None,
+            compute: compute.map(str::to_owned),
+            seed: None,
+        }
+    }
+
     /// What a campaign computes in, if its run began with `before`.
     fn settle(before: Option<&str>, file: Option<&str>, asked: Option<&str>) -> Result<Option<String>> {
         let run = tempfile::tempdir().unwrap();
         fs::write(run.path().join(KEPT), serde_json::to_string(&campaign(before)).unwrap()).unwrap();
         let mut config = campaign(file);
-        let arguments = TrainArguments {
-            campaign: "c.toml".into(),
-            run: None,
-            resume: true,
-            device: "cpu".into(),
-            exchange: None,
-            compute: asked.map(str::to_owned),
-            seed: None,
-        };
+        let arguments = start(asked, true);
         settle_compute(&mut config, Path::new(run.path()), &arguments)?;
         Ok(config.policy.compute)
+    }
+
+    /// A first start that waits for another program reads what that one wrote meanwhile.
+    #[test]
+    fn a_run_that_began_while_a_start_waited_for_the_lock_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("run");
+        let other = RunLock::take(&run, Duration::ZERO).unwrap();
+        let kept = run.join(KEPT);
+        let begins = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(300));
+            fs::write(kept, "{}").unwrap();
+            drop(other);
+        });
+        let said = claim(&run, &mut campaign(None), &start(None, false)).err().unwrap().to_string();
+        begins.join().unwrap();
+        assert!(said.contains("holds a run already"), "{said}");
+    }
+
+    #[test]
+    fn a_run_that_is_not_there_leaves_no_folder_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("run");
+        let said = claim(&run, &mut campaign(None), &start(None, true)).err().unwrap().to_string();
+        assert!(said.ends_with("holds no run to go on with\nhelp: leave out `--resume`"), "{said}");
+        assert!(!run.exists());
     }
 
     #[test]

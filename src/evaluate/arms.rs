@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use tandem_host::harness::HarnessManifest;
 use tandem_host::store::Digest;
 
+use super::pinned::Pinned;
 use crate::campaign::{CampaignConfig, Publication, RunRecord, UpdateReport};
 
 /// Which tasks an arm is asked.
@@ -108,8 +109,8 @@ pub struct Kinds<'a> {
     pub with_tools: &'a BTreeSet<String>,
 }
 
-/// The arms that apply to the run `records[0]`, of those that were chosen. Harnesses without some plugins
-/// are kept in `own`.
+/// The arms that apply to the run `records[0]`, whose tasks and skills are `pinned`, of those that were chosen.
+/// Harnesses without some plugins are kept in `own`.
 ///
 /// # Errors
 /// A chosen arm that does not apply: why.
@@ -118,6 +119,7 @@ pub fn arms(
     config: &CampaignConfig,
     choice: &Choice,
     kinds: &Kinds<'_>,
+    pinned: &Pinned,
     own: &RunRecord,
 ) -> Result<Vec<Arm>> {
     let record = records[0];
@@ -209,11 +211,11 @@ pub fn arms(
     let frozen = early.filter(|early| *early != last).map(|early| (0, version, early));
     add("frozen", frozen.ok_or("the harness did not change after that round"));
     let changed = trained || evolved;
-    let hard = !hard_set(record)?.is_empty();
+    let hard = !pinned.hard_set.is_empty();
     let same = "every task of the first round was solved once, or the run has changed nothing";
     add("hard-base", when(hard && changed, same, (0, 0, first)));
     add("hard-joint", when(hard && changed, same, (0, version, last)));
-    let skilled = !skilled(record)?.is_empty();
+    let skilled = !pinned.skills.is_empty();
     add("skills-off", when(skilled, "the run has no skills", (0, version, last)));
     add("skills-on", when(skilled, "the run has no skills", (0, version, last)));
     for name in &choice.arms {
@@ -232,30 +234,6 @@ pub fn arms(
 /// The harness that was in force after round `round`.
 fn early_harness(publications: &[Publication], round: u32) -> Option<Digest> {
     publications.iter().rev().find(|publication| publication.round <= round).map(|found| found.digest)
-}
-
-/// Training tasks of the first round that no episode of it solved.
-pub fn hard_set(record: &RunRecord) -> Result<BTreeSet<String>> {
-    let rows = record.episodes()?;
-    let first = || {
-        rows.iter()
-            .filter(|row| row.round == 1 && ["collect", "probe"].contains(&row.arm.as_str()) && row.valid())
-    };
-    let solved: BTreeSet<&str> = first().filter(|row| row.solved()).map(|row| row.task.as_str()).collect();
-    let hard = first().filter(|row| !solved.contains(row.task.as_str()));
-    Ok(hard.map(|row| row.task.clone()).collect())
-}
-
-/// Tasks for which the run has a skill.
-pub fn skilled(record: &RunRecord) -> Result<BTreeSet<String>> {
-    let tasks: BTreeSet<String> = record.episodes()?.into_iter().map(|row| row.task).collect();
-    let mut found = BTreeSet::new();
-    for task in tasks {
-        if !record.skills(&task)?.is_empty() {
-            found.insert(task);
-        }
-    }
-    Ok(found)
 }
 
 #[cfg(test)]
@@ -310,7 +288,8 @@ mod tests {
     fn told(records: &[&RunRecord], config: &CampaignConfig, choice: &Choice) -> String {
         let with_tools = BTreeSet::from(["edit".to_owned()]);
         let kinds = Kinds { with_tools: &with_tools };
-        let found = match arms(records, config, choice, &kinds, records[0]) {
+        let pinned = Pinned::of(records[0], records[0]).unwrap();
+        let found = match arms(records, config, choice, &kinds, &pinned, records[0]) {
             Ok(found) => found,
             Err(error) => return error.to_string(),
         };
@@ -387,7 +366,6 @@ mod tests {
             episode.outcome = if solved { Outcome::Solved } else { Outcome::Unsolved };
             record.add_episode(&place, &episode).unwrap();
         }
-        assert_eq!(hard_set(&record).unwrap(), BTreeSet::from(["a".to_owned()]));
         let skill = Skill { task: "b".into(), mechanism: "m".into(), check: "c".into(), text: "t".into() };
         record.add_skill("p", &skill).unwrap();
         let choice = Choice {

@@ -1,7 +1,7 @@
 //! How are the episodes of an evaluation run? Each policy is loaded once, every arm has the same seeds on
 //! a task, and what an earlier start recorded is not run again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use tandem_host::store::{BlobStore, Digest};
 use tandem_host::task::{Task, TaskSet};
 use tandem_host::workspace::WorkspaceConfig;
 
-use super::arms::{Arm, Part, hard_set, skilled};
+use super::arms::{Arm, Part};
+use super::pinned::Pinned;
 use crate::campaign::{Arm as Use, CampaignConfig, KEPT, Place, PolicyRuntime, RunRecord, draw_seed};
 use crate::model::Devices;
 use crate::view::Progress;
@@ -62,6 +63,8 @@ pub struct Bench<'a> {
     pub machine: &'a Machine,
     pub held_out: BTreeMap<String, Arc<Task>>,
     pub training: BTreeMap<String, Arc<Task>>,
+    /// Which of those the parts ask, and with which skills.
+    pub pinned: &'a Pinned,
     /// Episodes of a task in an arm.
     pub episodes: usize,
     pub seed: u64,
@@ -69,18 +72,13 @@ pub struct Bench<'a> {
 
 impl Bench<'_> {
     /// The tasks of a part, by name.
-    pub fn tasks(&self, part: Part) -> Result<BTreeMap<String, Arc<Task>>> {
-        let record = &self.sources[0].record;
-        let named = |names: BTreeSet<String>| {
-            let known =
-                names.into_iter().filter_map(|name| Some((name.clone(), self.training.get(&name)?.clone())));
-            known.collect()
-        };
-        Ok(match part {
+    pub fn tasks(&self, part: Part) -> BTreeMap<String, Arc<Task>> {
+        let known = |name: &String| Some((name.clone(), self.training.get(name)?.clone()));
+        match part {
             Part::HeldOut => self.held_out.clone(),
-            Part::HardSet => named(hard_set(record)?),
-            Part::Skilled => named(skilled(record)?),
-        })
+            Part::HardSet => self.pinned.hard_set.iter().filter_map(known).collect(),
+            Part::Skilled => self.pinned.skills.keys().filter_map(known).collect(),
+        }
     }
 
     /// Runs what is left of `arms`.
@@ -126,9 +124,9 @@ impl Bench<'_> {
         let known = self.own.episode_ids()?;
         let sampling = &self.sources[arm.source].config.rollout.sampling;
         let mut specs = Vec::new();
-        for (name, task) in self.tasks(arm.part)? {
+        for (name, task) in self.tasks(arm.part) {
             let skill = match arm.skills {
-                true => self.sources[0].record.skills(&name)?.pop().map(|skill| skill.text),
+                true => self.pinned.skill(&name, self.own)?,
                 false => None,
             };
             for index in 0..self.episodes {

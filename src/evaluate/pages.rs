@@ -54,6 +54,12 @@ fn blocks(evaluation: &Evaluation) -> Vec<Block> {
         evaluation.episodes,
         evaluation.seed,
     )));
+    if !evaluation.mismatches.is_empty() {
+        blocks.push(Block::Text(format!(
+            "Not like for like: {}. What those arms gain or lose has that in it too.",
+            evaluation.mismatches.join("; ")
+        )));
+    }
     evaluation.parts.iter().for_each(|part| part_blocks(part, evaluation.episodes, &mut blocks));
     blocks
 }

@@ -25,6 +25,8 @@ pub struct Evaluation {
     /// Of a task in an arm.
     pub episodes: usize,
     pub seed: u64,
+    /// In what the runs of other arms began otherwise, as sentences.
+    pub mismatches: Vec<String>,
     pub parts: Vec<PartTable>,
 }
 
@@ -99,7 +101,7 @@ pub fn evaluation(
         });
     }
     let own_head = own.head()?.map(|head| head.digest);
-    Ok(Evaluation { name, run, run_head, own_head, episodes, seed, parts })
+    Ok(Evaluation { name, run, run_head, own_head, episodes, seed, mismatches: Vec::new(), parts })
 }
 
 fn line(arm: &Arm, rows: &[EpisodeRow], episodes: usize) -> ArmLine {

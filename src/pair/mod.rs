@@ -41,6 +41,6 @@ pub use files::Existing;
 pub use manifest::PolicyForm;
 pub use open::{Halves, Pair, Verified, open, verify};
 pub use pack::pack;
-pub use policy::{Chosen, load as load_policy, policy};
+pub use policy::{Chosen, adapter_digest, load as load_policy, named_digest, policy};
 pub use signature::{check_signature, is_signed, new_key, sign};
 pub use unpack::unpack;

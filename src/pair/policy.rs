@@ -100,19 +100,21 @@ fn copy_adapter(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-fn adapter_digest(folder: &Path) -> Result<Digest, PairError> {
-    digest_of_named(folder, |name| ADAPTER.contains(&name))
+/// The digest of an adapter's files.
+pub fn adapter_digest(folder: &Path) -> Result<Digest, PairError> {
+    named_digest(folder, |name| ADAPTER.contains(&name))
 }
 
 /// The digest of what a base policy is: its file, or the files of its folder that decide what it says.
 pub fn base_digest(path: &Path) -> Result<Digest, PairError> {
     match path.is_dir() {
         false => digest_of(path),
-        true => digest_of_named(path, |name| name.ends_with(".safetensors") || DECIDING.contains(&name)),
+        true => named_digest(path, |name| name.ends_with(".safetensors") || DECIDING.contains(&name)),
     }
 }
 
-fn digest_of_named(folder: &Path, wanted: impl Fn(&str) -> bool) -> Result<Digest, PairError> {
+/// The digest of the files of a folder, not below it, that have a name which is `wanted`.
+pub fn named_digest(folder: &Path, wanted: impl Fn(&str) -> bool) -> Result<Digest, PairError> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(folder).map_err(PairError::io("read", folder))? {
         let entry = entry.map_err(PairError::io("read", folder))?;

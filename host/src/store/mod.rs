@@ -8,6 +8,6 @@ mod whole;
 
 pub use blobs::{BlobStore, StoreError};
 pub use digest::{Digest, ParseDigestError};
-pub use moments::{DIE_AT, moment};
+pub use moments::{DIE_AT, moment, named_moment};
 pub use own::own_folder;
 pub use whole::write_whole;

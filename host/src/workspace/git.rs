@@ -67,6 +67,23 @@ impl HostGit {
         std::fs::write(&attributes, ATTRIBUTES).map_err(Error::io("writing", &attributes))
     }
 
+    /// Removes the lock of the index that a git leaves which was ended in the middle, as by a time-out of its
+    /// caller. For who has the index to itself.
+    pub(crate) fn unlock(&self) -> Result<(), Error> {
+        let lock = self.lock();
+        match std::fs::remove_file(&lock) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("removing", &lock)(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where git locks the index.
+    pub(super) fn lock(&self) -> PathBuf {
+        let mut lock = self.index.clone().into_os_string();
+        lock.push(".lock");
+        lock.into()
+    }
+
     /// Runs git with `args` and gives back at most `cap` bytes of its output.
     ///
     /// # Errors

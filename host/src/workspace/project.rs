@@ -45,7 +45,7 @@ pub struct Project {
     root: PathBuf,
     beneath: Arc<Beneath>,
     /// Its index holds what the folder held when it was looked at last.
-    git: Mutex<HostGit>,
+    pub(super) git: Mutex<HostGit>,
     sandbox: OnceCell<Bubblewrap>,
     config: WorkspaceConfig,
     folder: Scratch,
@@ -104,16 +104,7 @@ impl Project {
     /// Brings the index to what the folder holds now.
     async fn look(&self, git: &HostGit) -> Result<Vec<LeftOut>, Error> {
         self.folder.renew()?;
-        // A git that was ended in the middle, as by a time-out of its caller, leaves its lock. Whoever is here
-        // has the index to itself.
-        let mut lock = git.index.clone().into_os_string();
-        lock.push(".lock");
-        match fs::remove_file(&lock) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(Error::io("removing", Path::new(&lock))(error));
-            }
-            _ => {}
-        }
+        git.unlock()?;
         let ask = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
         let listed = git.run(&ask, None, LISTING).await?;
         let (root, limits) = (self.root.clone(), self.config.extract.clone());

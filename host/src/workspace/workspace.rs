@@ -37,7 +37,7 @@ pub struct Workspace {
     beneath: Arc<Beneath>,
     tree: Tree,
     /// One git call of the host at a time: they share an index.
-    git: Mutex<HostGit>,
+    pub(super) git: Mutex<HostGit>,
     snapshot: Arc<Snapshot>,
     /// What it went on from.
     point: Option<Checkpoint>,
@@ -304,6 +304,7 @@ impl Workspace {
     fn fresh_index(&self, git: &HostGit) -> Result<(), Error> {
         // A new file each time: an index that git wrote may belong to another user.
         let _ = std::fs::remove_file(&git.index);
+        git.unlock()?;
         std::fs::copy(self.snapshot.index(), &git.index).map_err(Error::io("writing", &git.index))?;
         match (self.sandbox.owner(), self.tree.keeper()) {
             (Some(owner), Some(_)) => give_to(&git.index, owner),

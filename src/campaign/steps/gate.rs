@@ -26,6 +26,7 @@ pub enum Seeds {
 }
 
 /// A gate that is asked for.
+#[derive(Clone, Copy)]
 pub struct Asked<'a> {
     pub round: u32,
     pub index: usize,
@@ -104,6 +105,16 @@ impl Campaign {
         }
         let any = saved != SavedRollouts::default();
         Ok(Gated::Decided(Box::new(test.report()), any.then_some(saved)))
+    }
+
+    /// Runs both arms on those tasks of a gate's plan that it decided without.
+    pub(in crate::campaign) async fn run_undecided(&self, plan: &GatePlan, asked: &Asked<'_>) -> Result<()> {
+        let label = gate_id(asked.round, asked.index);
+        let incumbent = self.generation(&asked.incumbent).await?;
+        let (round, index, seeds, candidate) = (asked.round, asked.index, asked.seeds, asked.candidate);
+        let arms = Arms { plan, round, index, label: &label, seeds, incumbent: &incumbent, candidate };
+        self.run_arm(&arms, Arm::GateIncumbent, &plan.order).await?;
+        self.run_arm(&arms, Arm::GateCandidate, &plan.order).await
     }
 
     /// Runs what is missing of one arm on the tasks of a batch.

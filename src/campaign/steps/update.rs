@@ -1,6 +1,7 @@
 //! How does a round's policy update happen once, and who is told of it?
 
 use anyhow::Result;
+use tandem_host::store::named_moment;
 
 use super::super::reports::UpdateReport;
 use super::super::run::Campaign;
@@ -20,7 +21,9 @@ impl Campaign {
         spinner.finish();
         let before: usize =
             self.record.phases::<UpdateReport>("update")?.iter().map(|(.., done)| done.steps.len()).sum();
+        named_moment("update-made");
         self.record.end_phase(round, "update", &report)?;
+        named_moment("update-recorded");
         for (number, step) in report.steps.iter().enumerate() {
             let said = step.skipped.as_ref().map_or_else(|| step.line(), |why| format!("skipped: {why}"));
             self.progress.say(&format!("round {round}: step {}: {said}", before + number + 1));

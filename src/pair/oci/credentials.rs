@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Deserialize;
 
 use super::error::OciError;
+use super::reference::names_of;
 
 /// A name and a secret, which is never shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -87,20 +88,26 @@ fn files() -> Vec<PathBuf> {
 
 impl Config {
     fn of(&self, host: &str) -> Result<Option<Credentials>, String> {
-        if let Some(helper) = self.cred_helpers.get(host) {
-            return helped(helper, host);
+        let names = names_of(host);
+        for name in &names {
+            if let Some(helper) = self.cred_helpers.get(*name) {
+                return helped(helper, name);
+            }
         }
-        let known = [host.to_owned(), format!("https://{host}"), format!("https://{host}/v1/")];
-        let auth = known.iter().find_map(|name| self.auths.get(name));
-        if let Some(auth) = auth {
-            if let Some(found) = auth.read()? {
+        let spelled =
+            |name: &&str| [(*name).to_owned(), format!("https://{name}"), format!("https://{name}/v1/")];
+        let auth = names.iter().flat_map(spelled).find_map(|name| self.auths.get(&name));
+        if let Some(found) = auth.map(Auth::read).transpose()?.flatten() {
+            return Ok(Some(found));
+        }
+        let Some(helper) = &self.creds_store else { return Ok(None) };
+        if names.len() > 1 {
+            // Docker keeps what belongs to its hub under this address.
+            if let Some(found) = helped(helper, &format!("https://{}/v1/", names[0]))? {
                 return Ok(Some(found));
             }
         }
-        match &self.creds_store {
-            Some(helper) => helped(helper, host),
-            None => Ok(None),
-        }
+        helped(helper, host)
     }
 }
 
@@ -172,6 +179,12 @@ mod tests {
         check(kept, "i.io", "token t");
         check(kept, "j.io", "none");
         check(kept, "k.io", "none");
+        // However the hub is called.
+        for name in ["docker.io", "index.docker.io", "https://index.docker.io/v1/", "registry-1.docker.io"] {
+            let kept = format!(r#"{{"auths":{{"{name}":{{"auth":"dTpw"}}}}}}"#);
+            check(&kept, "docker.io", "u/p");
+            check(&kept, "x.docker.io", "none");
+        }
         check(r#"{"auths":{"h.io":{"auth":"dQ=="}}}"#, "h.io", "what is kept for it has no password");
         check(r#"{"credHelpers":{"h.io":"../x"}}"#, "h.io", "`../x` is no name of a helper");
         check(

@@ -100,8 +100,22 @@ fn is_tag(tag: &str) -> bool {
         && tag.len() <= 128
 }
 
+/// The names of Docker's hub. The first is the one that is written here.
+const HUB: [&str; 3] = ["docker.io", "index.docker.io", "registry-1.docker.io"];
+
+/// Where a host answers: Docker's hub does not do so where it is called by.
+pub fn address_of(host: &str) -> &str {
+    if host == HUB[0] { HUB[2] } else { host }
+}
+
+/// Under which names programs keep what belongs to a host, the usual one first.
+pub fn names_of(host: &str) -> Vec<&str> {
+    if host == HUB[0] { [HUB[1], HUB[0], HUB[2]].to_vec() } else { vec![host] }
+}
+
 /// The one way in which a host is written here: as an address has it, without a dot at its end and
-/// without the port that is asked anyway. Rules of a policy compare hosts as text.
+/// without the port that is asked anyway, and Docker's hub under one name. Rules of a policy compare hosts
+/// as text.
 pub fn normal_host(host: &str) -> Option<String> {
     let parsed = |scheme: &str| Url::parse(&format!("{scheme}://{host}/")).ok();
     let url = parsed("https")?;
@@ -110,6 +124,7 @@ pub fn normal_host(host: &str) -> Option<String> {
     let port = if is_local(name) { parsed("http")?.port() } else { url.port() };
     match port {
         _ if name.is_empty() || name.ends_with('.') => None,
+        None if HUB.contains(&name) => Some(HUB[0].to_owned()),
         Some(port) => Some(format!("{name}:{port}")),
         None if name.contains(['.', ':']) || name == "localhost" => Some(name.to_owned()),
         // A name without a dot is a host only with its port.
@@ -160,6 +175,14 @@ mod tests {
         check("registry.example.com./a:1", "Some(\"1\") false registry.example.com/a");
         check("registry:443/a:1", "Some(\"1\") false registry:443/a");
         check("localhost:443/a:1", "Some(\"1\") false localhost:443/a");
+        for hub in
+            ["docker.io", "index.docker.io", "registry-1.docker.io", "Index.Docker.io.", "DOCKER.IO:443"]
+        {
+            check(&format!("{hub}/team/agent:1"), "Some(\"1\") false docker.io/team/agent");
+        }
+        // Other ports and longer names are other hosts.
+        check("docker.io:5000/a:1", "Some(\"1\") false docker.io:5000/a");
+        check("x.docker.io/a:1", "Some(\"1\") false x.docker.io/a");
         let digest = format!("sha256:{}", "a".repeat(64));
         check(&format!("h.io/a@{digest}"), "None true h.io/a");
         check(&format!("h.io/a:t@{digest}"), "Some(\"t\") true h.io/a");

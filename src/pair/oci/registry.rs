@@ -18,6 +18,7 @@ use tandem_host::store::Digest;
 use super::artefact::{MANIFEST, MANIFEST_BYTES};
 use super::credentials::{Credentials, find};
 use super::error::OciError;
+use super::reference::address_of;
 use super::store::Access;
 
 /// Bytes of one piece of an upload.
@@ -67,9 +68,7 @@ impl Registry {
     pub fn open(host: &str, repository: &str, plain_http: bool) -> Result<Self, OciError> {
         let local = is_local(host);
         let scheme = if local || plain_http { "http" } else { "https" };
-        // What Docker calls its own hub by is not where it answers.
-        let asked =
-            if matches!(host, "docker.io" | "index.docker.io") { "registry-1.docker.io" } else { host };
+        let asked = address_of(host);
         let bad = |reason| OciError::Reference { text: host.to_owned(), reason };
         let base = Url::parse(&format!("{scheme}://{asked}/v2/{repository}/"));
         let base = base.map_err(|_| bad("what stands first is no host"))?;

@@ -194,6 +194,19 @@ mod tests {
     }
 
     #[test]
+    fn the_names_of_the_hub_are_one_host_to_a_policy() {
+        let names = ["docker.io", "index.docker.io", "registry-1.docker.io", "INDEX.docker.io:443"];
+        for rule in names {
+            let policy = format!("[[allow]]\nreference = \"{rule}/a/*\"\nkeys = [\"k.pub\"]\n");
+            for asked in names {
+                check(&policy, &format!("{asked}/a/x:1"), "k.pub");
+                check(&policy, &format!("{asked}/b:1"), "no rule of POLICY allows docker.io/b");
+            }
+            check(&policy, "docker.io.evil.com/a/x:1", "no rule of POLICY allows docker.io.evil.com/a/x");
+        }
+    }
+
+    #[test]
     fn a_rule_that_says_nothing_is_no_rule() {
         check(
             "[[allow]]\nreference = \"h.io/*\"\n",

@@ -1,8 +1,10 @@
 //! How does a program ask a policy of ours? As it asks any server with OpenAI's API.
 
 mod answer;
+mod conversation;
 mod dialect;
 mod engine;
+mod fields;
 mod meters;
 mod request;
 mod routes;

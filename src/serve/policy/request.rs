@@ -1,10 +1,11 @@
-//! What does a request ask for? Its JSON becomes checked values, and what is not done is refused by name.
+//! What does a request ask for? Its JSON becomes checked values.
 
-use axum::http::StatusCode;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tandem_host::policy::Sampling;
-use tandem_trainer::tokenizer::{ChatMessage, ChatRole};
+use tandem_trainer::tokenizer::ChatMessage;
 
+use super::conversation::{Prompt, messages, prompts, tools};
+use super::fields::{Fields, wanted};
 use crate::serve::refusal::Refusal;
 
 /// Most replies to one request.
@@ -56,57 +57,83 @@ pub struct TextRequest {
     pub prompts: Vec<Prompt>,
 }
 
-/// What is to be continued.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Prompt {
-    Text(String),
-    Ids(Vec<u32>),
+impl Common {
+    fn read(fields: &Fields, defaults: &Sampling) -> Result<Self, Refusal> {
+        let Some(model) = fields.get("model").and_then(Value::as_str) else {
+            return Err(Refusal::of_parameter(
+                "model",
+                "`model` is missing; `/v1/models` lists what there is",
+            ));
+        };
+        let n = fields.count("n", REPLIES)?.unwrap_or(1);
+        let max_tokens = fields.count("max_tokens", usize::MAX)?;
+        for (name, value) in [("n", Some(n)), ("max_tokens", max_tokens)] {
+            if value == Some(0) {
+                return Err(wanted(name, "at least 1", &Value::from(0)));
+            }
+        }
+        let stream = fields.flag("stream")?;
+        let include_usage = match fields.get("stream_options") {
+            None => false,
+            Some(_) if !stream => {
+                return Err(Refusal::of_parameter("stream_options", "`stream_options` need `stream`"));
+            }
+            Some(options) => options["include_usage"] == true,
+        };
+        let seed = match fields.get("seed") {
+            None => None,
+            Some(value) => {
+                let seed = value.as_u64().or_else(|| value.as_i64().map(|seed| seed as u64));
+                Some(seed.ok_or_else(|| wanted("seed", "a whole number of 64 bits", value))?)
+            }
+        };
+        Ok(Self {
+            model: model.to_owned(),
+            n,
+            stream,
+            include_usage,
+            max_tokens,
+            temperature: fields.number(
+                "temperature",
+                defaults.temperature,
+                "a number from 0 to 2",
+                |number| (0.0..=2.0).contains(&number),
+            )?,
+            top_p: fields.number("top_p", 1.0, "a number over 0 and at most 1", |number| {
+                number > 0.0 && number <= 1.0
+            })?,
+            top_k: match fields.get("top_k") {
+                // As other servers have it: all of them.
+                Some(value) if value.as_i64() == Some(-1) => 0,
+                _ => fields.count("top_k", usize::MAX)?.unwrap_or(0),
+            },
+            seed,
+            stop: stops(fields, defaults)?,
+            keeps_stop: fields.get("stop").is_none() || fields.flag("include_stop_str_in_output")?,
+            logprobs: false,
+            token_ids: fields.flag("return_token_ids")?,
+            ignore_eos: fields.flag("ignore_eos")?,
+        })
+    }
 }
 
-/// Taken and without effect here: they name the caller, or where and how something is kept.
-const WITHOUT_EFFECT: [&str; 11] = [
-    "user",
-    // OpenRouter's: the usage of a whole answer is always told.
-    "usage",
-    "metadata",
-    "store",
-    "service_tier",
-    "safety_identifier",
-    "prompt_cache_key",
-    "parallel_tool_calls",
-    "add_special_tokens",
-    "include_reasoning",
-    // The policies have one effort.
-    "reasoning_effort",
-];
-
-const COMMON: [&str; 14] = [
-    "model",
-    "n",
-    "stream",
-    "stream_options",
-    "max_tokens",
-    "temperature",
-    "top_p",
-    "top_k",
-    "seed",
-    "stop",
-    "include_stop_str_in_output",
-    "logprobs",
-    "return_token_ids",
-    "ignore_eos",
-];
-
-/// Parameters that are taken only with the value that asks for nothing.
-const NOT_DONE: [(&str, &str); 7] = [
-    ("presence_penalty", "the sampler has no penalties"),
-    ("frequency_penalty", "the sampler has no penalties"),
-    ("logit_bias", "the sampler has no bias of tokens"),
-    ("suffix", "the policy does not fill in"),
-    ("echo", "a prompt is not given back"),
-    ("return_tokens_as_token_ids", "token ids come with `return_token_ids`"),
-    ("functions", "functions are told as `tools`"),
-];
+fn stops(fields: &Fields, defaults: &Sampling) -> Result<Vec<String>, Refusal> {
+    let stops: Vec<&Value> = match fields.get("stop") {
+        None => return Ok(defaults.stop.clone()),
+        Some(Value::Array(stops)) => stops.iter().collect(),
+        Some(one) => vec![one],
+    };
+    if stops.len() > STOPS {
+        let said = format!("`stop` has {} texts, and at most {STOPS} are taken", stops.len());
+        return Err(Refusal::of_parameter("stop", said));
+    }
+    let text = |stop: &Value| {
+        let text = stop.as_str().filter(|text| !text.is_empty() && text.len() <= STOP_BYTES);
+        let wish = format!("texts of 1 to {STOP_BYTES} bytes");
+        text.map(str::to_owned).ok_or_else(|| wanted("stop", &wish, stop))
+    };
+    stops.into_iter().map(text).collect()
+}
 
 impl ChatRequest {
     /// # Errors
@@ -121,7 +148,7 @@ impl ChatRequest {
             "top_logprobs",
             "response_format",
         ])?;
-        let mut common = fields.common(defaults)?;
+        let mut common = Common::read(&fields, defaults)?;
         let newer = fields.count("max_completion_tokens", usize::MAX)?;
         common.max_tokens = newer.or(common.max_tokens);
         common.logprobs = fields.flag("logprobs")?;
@@ -151,7 +178,7 @@ impl TextRequest {
     pub fn read(body: &[u8], defaults: &Sampling) -> Result<Self, Refusal> {
         let fields = Fields::read(body)?;
         fields.only(&["prompt", "best_of"])?;
-        let mut common = fields.common(defaults)?;
+        let mut common = Common::read(&fields, defaults)?;
         match fields.count("logprobs", usize::MAX)? {
             None => {}
             Some(0) => common.logprobs = true,
@@ -180,309 +207,11 @@ fn only_sampled(name: &str, asked: usize) -> Refusal {
     )
 }
 
-/// The fields of a request.
-struct Fields(Map<String, Value>);
-
-impl Fields {
-    fn read(body: &[u8]) -> Result<Self, Refusal> {
-        let broken = |said: String| Refusal::new(StatusCode::BAD_REQUEST, "invalid_json", said);
-        match serde_json::from_slice(body) {
-            Ok(Value::Object(fields)) => Ok(Self(fields)),
-            Ok(_) => Err(broken("the body is no JSON object".into())),
-            Err(error) => Err(broken(format!("the body is no JSON: {error}"))),
-        }
-    }
-
-    /// Refuses every field that is neither common nor one of `own`, so that nothing is left out in silence.
-    fn only(&self, own: &[&str]) -> Result<(), Refusal> {
-        for (name, value) in &self.0 {
-            let name = name.as_str();
-            if COMMON.contains(&name) || own.contains(&name) || WITHOUT_EFFECT.contains(&name) {
-                continue;
-            }
-            let empty = value.is_null() || value == &Value::Bool(false) || value.as_f64() == Some(0.0);
-            let empty = empty
-                || value.as_object().is_some_and(Map::is_empty)
-                || value.as_array().is_some_and(Vec::is_empty);
-            match NOT_DONE.iter().find(|(known, _)| *known == name) {
-                _ if empty => {}
-                Some((_, why)) => {
-                    return Err(Refusal::of_parameter(name, format!("`{name}` cannot be set: {why}")));
-                }
-                None => {
-                    let said = format!("there is no parameter `{name}`");
-                    return Err(Refusal { code: "unknown_parameter", ..Refusal::of_parameter(name, said) });
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The value of a field that is there and not null.
-    fn get(&self, name: &str) -> Option<&Value> {
-        self.0.get(name).filter(|value| !value.is_null())
-    }
-
-    fn flag(&self, name: &str) -> Result<bool, Refusal> {
-        match self.get(name) {
-            None => Ok(false),
-            Some(Value::Bool(flag)) => Ok(*flag),
-            Some(other) => Err(wanted(name, "true or false", other)),
-        }
-    }
-
-    fn count(&self, name: &str, most: usize) -> Result<Option<usize>, Refusal> {
-        let Some(value) = self.get(name) else { return Ok(None) };
-        let count = value.as_u64().and_then(|count| usize::try_from(count).ok());
-        match count.filter(|count| *count <= most) {
-            Some(count) => Ok(Some(count)),
-            None if most == usize::MAX => Err(wanted(name, "a whole number from 0 on", value)),
-            None => Err(wanted(name, &format!("a whole number from 0 to {most}"), value)),
-        }
-    }
-
-    fn number(
-        &self,
-        name: &str,
-        default: f32,
-        wish: &str,
-        good: impl Fn(f32) -> bool,
-    ) -> Result<f32, Refusal> {
-        let Some(value) = self.get(name) else { return Ok(default) };
-        let number = value.as_f64().map(|number| number as f32);
-        number.filter(|number| good(*number)).ok_or_else(|| wanted(name, wish, value))
-    }
-
-    fn common(&self, defaults: &Sampling) -> Result<Common, Refusal> {
-        let Some(model) = self.get("model").and_then(Value::as_str) else {
-            return Err(Refusal::of_parameter(
-                "model",
-                "`model` is missing; `/v1/models` lists what there is",
-            ));
-        };
-        let n = self.count("n", REPLIES)?.unwrap_or(1);
-        let max_tokens = self.count("max_tokens", usize::MAX)?;
-        for (name, value) in [("n", Some(n)), ("max_tokens", max_tokens)] {
-            if value == Some(0) {
-                return Err(wanted(name, "at least 1", &Value::from(0)));
-            }
-        }
-        let stream = self.flag("stream")?;
-        let include_usage = match self.get("stream_options") {
-            None => false,
-            Some(_) if !stream => {
-                return Err(Refusal::of_parameter("stream_options", "`stream_options` need `stream`"));
-            }
-            Some(options) => options["include_usage"] == true,
-        };
-        let seed = match self.get("seed") {
-            None => None,
-            Some(value) => {
-                let seed = value.as_u64().or_else(|| value.as_i64().map(|seed| seed as u64));
-                Some(seed.ok_or_else(|| wanted("seed", "a whole number of 64 bits", value))?)
-            }
-        };
-        Ok(Common {
-            model: model.to_owned(),
-            n,
-            stream,
-            include_usage,
-            max_tokens,
-            temperature: self.number(
-                "temperature",
-                defaults.temperature,
-                "a number from 0 to 2",
-                |number| (0.0..=2.0).contains(&number),
-            )?,
-            top_p: self.number("top_p", 1.0, "a number over 0 and at most 1", |number| {
-                number > 0.0 && number <= 1.0
-            })?,
-            top_k: match self.get("top_k") {
-                // As other servers have it: all of them.
-                Some(value) if value.as_i64() == Some(-1) => 0,
-                _ => self.count("top_k", usize::MAX)?.unwrap_or(0),
-            },
-            seed,
-            stop: self.stops(defaults)?,
-            keeps_stop: self.get("stop").is_none() || self.flag("include_stop_str_in_output")?,
-            logprobs: false,
-            token_ids: self.flag("return_token_ids")?,
-            ignore_eos: self.flag("ignore_eos")?,
-        })
-    }
-
-    fn stops(&self, defaults: &Sampling) -> Result<Vec<String>, Refusal> {
-        let stops: Vec<&Value> = match self.get("stop") {
-            None => return Ok(defaults.stop.clone()),
-            Some(Value::Array(stops)) => stops.iter().collect(),
-            Some(one) => vec![one],
-        };
-        if stops.len() > STOPS {
-            let said = format!("`stop` has {} texts, and at most {STOPS} are taken", stops.len());
-            return Err(Refusal::of_parameter("stop", said));
-        }
-        let text = |stop: &Value| {
-            let text = stop.as_str().filter(|text| !text.is_empty() && text.len() <= STOP_BYTES);
-            let wish = format!("texts of 1 to {STOP_BYTES} bytes");
-            text.map(str::to_owned).ok_or_else(|| wanted("stop", &wish, stop))
-        };
-        stops.into_iter().map(text).collect()
-    }
-}
-
-fn wanted(name: &str, wish: &str, found: &Value) -> Refusal {
-    let mut found = found.to_string();
-    if found.len() > 60 {
-        let end = (0..=60).rev().find(|end| found.is_char_boundary(*end)).unwrap_or(0);
-        found.truncate(end);
-        found.push('…');
-    }
-    Refusal::of_parameter(name, format!("`{name}` is {found}, wanted {wish}"))
-}
-
-type Turns = (Vec<ChatMessage>, Vec<Vec<Value>>);
-
-fn messages(fields: &Fields) -> Result<Turns, Refusal> {
-    let Some(Value::Array(messages)) = fields.get("messages") else {
-        return Err(Refusal::of_parameter("messages", "`messages` is missing or no list"));
-    };
-    if messages.is_empty() {
-        return Err(Refusal::of_parameter("messages", "`messages` is empty"));
-    }
-    let mut turns = (Vec::new(), Vec::new());
-    for (at, message) in messages.iter().enumerate() {
-        let name = |field: &str| format!("messages[{at}].{field}");
-        let role = match message["role"].as_str() {
-            Some("system" | "developer") => ChatRole::System,
-            Some("user") => ChatRole::User,
-            Some("assistant") => ChatRole::Assistant,
-            Some("tool") => ChatRole::Tool,
-            _ => {
-                return Err(wanted(
-                    &name("role"),
-                    "system, developer, user, assistant or tool",
-                    &message["role"],
-                ));
-            }
-        };
-        let calls = match &message["tool_calls"] {
-            Value::Array(calls) if role == ChatRole::Assistant => {
-                let read = |(number, value)| call(&format!("messages[{at}].tool_calls[{number}]"), value);
-                calls.iter().enumerate().map(read).collect::<Result<Vec<_>, _>>()?
-            }
-            Value::Null => Vec::new(),
-            other => return Err(wanted(&name("tool_calls"), "a list in a message of the assistant", other)),
-        };
-        let content = content(&name("content"), &message["content"])?;
-        if content.is_none() && calls.is_empty() && role != ChatRole::Assistant {
-            return Err(Refusal::of_parameter(name("content"), format!("`{}` is missing", name("content"))));
-        }
-        turns.0.push(ChatMessage::new(role, content.unwrap_or_default()));
-        turns.1.push(calls);
-    }
-    Ok(turns)
-}
-
-/// The text of a message: a string, or a list of parts of text.
-fn content(name: &str, value: &Value) -> Result<Option<String>, Refusal> {
-    match value {
-        Value::Null => Ok(None),
-        Value::String(text) => Ok(Some(text.clone())),
-        Value::Array(parts) => {
-            let mut text = String::new();
-            for (at, part) in parts.iter().enumerate() {
-                match (part["type"].as_str(), part["text"].as_str()) {
-                    (Some("text"), Some(piece)) => text.push_str(piece),
-                    (kind, _) => {
-                        let kind = kind.unwrap_or("nothing");
-                        let said =
-                            format!("`{name}[{at}]` is a part of the type `{kind}`; the policy reads text");
-                        return Err(Refusal::of_parameter(format!("{name}[{at}]"), said));
-                    }
-                }
-            }
-            Ok(Some(text))
-        }
-        other => Err(wanted(name, "a text or a list of parts", other)),
-    }
-}
-
-/// A call of an earlier turn, its arguments made an object.
-fn call(name: &str, value: &Value) -> Result<Value, Refusal> {
-    let function = &value["function"];
-    if !function["name"].is_string() {
-        return Err(Refusal::of_parameter(name, format!("`{name}.function.name` is missing")));
-    }
-    let arguments = match &function["arguments"] {
-        Value::String(text) if text.trim().is_empty() => Ok(Value::Object(Map::new())),
-        Value::String(text) => serde_json::from_str(text),
-        other => Ok(other.clone()),
-    };
-    let Some(arguments) = arguments.ok().filter(Value::is_object) else {
-        let said = format!("`{name}.function.arguments` is no JSON object");
-        return Err(Refusal::of_parameter(name, said));
-    };
-    let function = serde_json::json!({"name": function["name"], "arguments": arguments});
-    Ok(serde_json::json!({"type": "function", "id": value["id"], "function": function}))
-}
-
-fn tools(fields: &Fields) -> Result<Vec<Value>, Refusal> {
-    let tools = match fields.get("tools") {
-        None => return Ok(Vec::new()),
-        Some(Value::Array(tools)) => tools,
-        Some(other) => return Err(wanted("tools", "a list", other)),
-    };
-    for (at, tool) in tools.iter().enumerate() {
-        let name = tool["function"]["name"].as_str().unwrap_or_default();
-        let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-        if tool["type"] != "function" || !(1..=64).contains(&name.len()) || !name.bytes().all(good) {
-            let said =
-                format!("`tools[{at}]` is no function with a name of 1 to 64 letters, digits, `_` and `-`");
-            return Err(Refusal::of_parameter(format!("tools[{at}]"), said));
-        }
-        let parameters = &tool["function"]["parameters"];
-        if !parameters.is_null() && !parameters.is_object() {
-            let said = format!("`tools[{at}].function.parameters` is no JSON Schema");
-            return Err(Refusal::of_parameter(format!("tools[{at}]"), said));
-        }
-    }
-    match fields.get("tool_choice") {
-        None => Ok(tools.clone()),
-        Some(choice) if choice == "auto" => Ok(tools.clone()),
-        Some(choice) if choice == "none" => Ok(Vec::new()),
-        Some(_) => {
-            let said = "`tool_choice` can be `auto` or `none`; the sampler cannot be made to call a tool";
-            Err(Refusal::of_parameter("tool_choice", said))
-        }
-    }
-}
-
-fn prompts(fields: &Fields) -> Result<Vec<Prompt>, Refusal> {
-    let ids = |list: &[Value]| -> Option<Vec<u32>> {
-        list.iter().map(|id| id.as_u64().and_then(|id| u32::try_from(id).ok())).collect()
-    };
-    let read = |value: &Value| match value {
-        Value::String(text) => Some(Prompt::Text(text.clone())),
-        Value::Array(list) if !list.is_empty() => ids(list).map(Prompt::Ids),
-        _ => None,
-    };
-    let wish = "a text, a list of token ids, or a list of these";
-    match fields.get("prompt") {
-        None => Err(Refusal::of_parameter("prompt", "`prompt` is missing")),
-        Some(value) => match (read(value), value) {
-            (Some(one), _) => Ok(vec![one]),
-            (None, Value::Array(list)) if !list.is_empty() => {
-                let all: Option<Vec<Prompt>> = list.iter().map(read).collect();
-                all.ok_or_else(|| wanted("prompt", wish, value))
-            }
-            (None, other) => Err(wanted("prompt", wish, other)),
-        },
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use axum::http::StatusCode;
     use serde_json::json;
+    use tandem_trainer::tokenizer::ChatRole;
 
     use super::*;
 

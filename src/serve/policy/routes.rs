@@ -18,9 +18,10 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::answer::{Answer, Kind, random};
+use super::conversation::Prompt;
 use super::engine::{Engine, Event, Running, Wanted, failed};
 use super::meters::Meters;
-use super::request::{ChatRequest, Common, Prompt, TextRequest};
+use super::request::{ChatRequest, Common, TextRequest};
 use crate::serve::drain::Drain;
 use crate::serve::listen::{HEALTH, Limits, read_body};
 use crate::serve::refusal::{Refusal, json_body};

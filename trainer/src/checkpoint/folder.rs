@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::Path;
 
 use super::CheckpointError;
+use super::moments::moment;
 
 /// Makes the folder `target` with what `fill` writes into the folder that it is given.
 ///
@@ -16,6 +17,7 @@ pub(crate) fn write_folder<E: From<CheckpointError>>(
     if target.exists() {
         return Err(CheckpointError::Exists { path: target.to_owned() }.into());
     }
+    moment("checkpoint-begun");
     let parent = match target.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
@@ -39,6 +41,7 @@ fn publish(temporary: tempfile::TempDir, target: &Path, parent: &Path) -> Result
     }
     share(path, 0o755)?;
     sync(path)?;
+    moment("checkpoint-written");
     std::fs::rename(path, target).map_err(|source| match source.kind() {
         std::io::ErrorKind::DirectoryNotEmpty | std::io::ErrorKind::AlreadyExists => {
             CheckpointError::Exists { path: target.to_owned() }
@@ -47,6 +50,7 @@ fn publish(temporary: tempfile::TempDir, target: &Path, parent: &Path) -> Result
     })?;
     // The folder has another name now: there is nothing left to remove.
     let _ = temporary.keep();
+    moment("checkpoint-renamed");
     sync(parent)
 }
 

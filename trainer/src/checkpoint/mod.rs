@@ -7,6 +7,7 @@ mod hf;
 mod inspect;
 mod load;
 mod manifest;
+mod moments;
 mod save;
 #[cfg(test)]
 mod tests;
@@ -19,4 +20,5 @@ pub use inspect::{PolicyFacts, inspect_policy};
 pub use load::{Policy, load_policy, load_policy_as};
 pub use manifest::{CheckpointInfo, CheckpointKind, Manifest, manifest_of};
 pub(crate) use manifest::{digests_of, verify_digests};
+pub use moments::tell_moments;
 pub use save::{save_adapter, save_policy};

@@ -40,7 +40,7 @@ pub enum LearnError {
     FirstTokenTrained { sample: usize },
     #[error(
         "sample {sample} has `{field}` = {value} at position {position}\n\
-         help: log-probabilities are finite and at most 0; advantages are finite; weights are at least 0"
+         help: log-probabilities are finite and at most 0; advantages are finite; weights are at least 0; shares are over 0"
     )]
     BadValue { sample: usize, field: &'static str, position: usize, value: f32 },
     #[error(

@@ -24,6 +24,9 @@ pub struct Sample {
     pub advantage: f32,
     /// The weight of each of its tokens, in the loss and in the denominator. Usually 1.
     pub weight: f32,
+    /// The part of an episode that it is, over 0: 1 divided by the samples that its episode became. Read by
+    /// [`Aggregation::Constant`](crate::objective::Aggregation::Constant) alone, which counts episodes.
+    pub share: f32,
 }
 
 impl Sample {
@@ -32,9 +35,10 @@ impl Sample {
         Self::new(ids, mask, Vec::new(), 0.0)
     }
 
-    /// A sample for a policy step, with weight 1 and the sampler's log-probabilities as ℓ_old.
+    /// A sample for a policy step, a whole episode with weight 1 and the sampler's log-probabilities as ℓ_old.
     pub fn new(ids: Vec<u32>, mask: Vec<bool>, logprobs: Vec<f32>, advantage: f32) -> Self {
-        Self { ids, mask, logprobs, old_logprobs: None, reference_logprobs: None, advantage, weight: 1.0 }
+        let (weight, share) = (1.0, 1.0);
+        Self { ids, mask, logprobs, old_logprobs: None, reference_logprobs: None, advantage, weight, share }
     }
 
     /// The number of trained tokens.
@@ -92,6 +96,9 @@ fn check_sample(
     };
     if !(sample.weight.is_finite() && sample.weight >= 0.0) {
         return bad("weight", 0, sample.weight);
+    }
+    if !(sample.share.is_finite() && sample.share > 0.0) {
+        return bad("share", 0, sample.share);
     }
     let Use::Policy { reference } = usage else { return Ok(()) };
     if !sample.advantage.is_finite() {
@@ -168,19 +175,19 @@ mod tests {
             |sample| sample.logprobs[1] = f32::NAN,
             expect![[r#"
                 sample 1 has `logprobs` = NaN at position 1
-                help: log-probabilities are finite and at most 0; advantages are finite; weights are at least 0"#]],
+                help: log-probabilities are finite and at most 0; advantages are finite; weights are at least 0; shares are over 0"#]],
         );
         check(
             |sample| sample.logprobs[2] = 0.5,
             expect![[r#"
                 sample 1 has `logprobs` = 0.5 at position 2
-                help: log-probabilities are finite and at most 0; advantages are finite; weights are at least 0"#]],
+                help: log-probabilities are finite and at most 0; advantages are finite; weights are at least 0; shares are over 0"#]],
         );
         check(
             |sample| sample.advantage = f32::INFINITY,
             expect![[r#"
                 sample 1 has `advantage` = inf at position 0
-                help: log-probabilities are finite and at most 0; advantages are finite; weights are at least 0"#]],
+                help: log-probabilities are finite and at most 0; advantages are finite; weights are at least 0; shares are over 0"#]],
         );
         check(
             |sample| *sample = Sample::demonstration(vec![1; 5], vec![false; 5]),

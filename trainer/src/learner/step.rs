@@ -12,6 +12,7 @@ use super::report::{Measured, read_all};
 use super::sample::{Use, check_samples};
 use super::{LearnError, LearnerConfig, Ratios, Sample, StepReport};
 use crate::model::CausalLm;
+use crate::objective::Counted;
 use crate::optimizer::{AdamW, StepGradients};
 use crate::parallel::Exchange;
 
@@ -170,8 +171,12 @@ impl Learner {
 
     /// What the summed loss of a step is divided by, once for all devices; none when no token is trained.
     fn denominator(&self, samples: &[Sample]) -> Option<f64> {
-        let counts = samples.iter().map(|sample| (sample.weight, sample.trained()));
-        Some(self.config.aggregation.denominator(counts)).filter(|denominator| *denominator > 0.0)
+        let counted = samples.iter().map(|sample| Counted {
+            weight: sample.weight,
+            share: sample.share,
+            tokens: sample.trained(),
+        });
+        Some(self.config.aggregation.denominator(counted)).filter(|denominator| *denominator > 0.0)
     }
 
     fn step(&mut self, samples: &[Sample], aim: &Aim, start: Instant) -> Result<StepReport, LearnError> {

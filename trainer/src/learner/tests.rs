@@ -103,6 +103,70 @@ fn splits_and_padding_do_not_change_the_gradient() {
     }
 }
 
+/// As after a top-up: each outcome has its weight, and some episodes became several samples.
+fn weighted() -> Vec<Sample> {
+    let mut all = samples(1);
+    for (sample, (weight, share)) in all.iter_mut().zip([
+        (1.0, 1.0),
+        (11.0 / 7.0, 0.5),
+        (11.0 / 7.0, 0.5),
+        (0.25, 1.0),
+        (3.0, 1.0 / 3.0),
+        (3.0, 1.0 / 3.0),
+        (3.0, 1.0 / 3.0),
+        (2.0, 1.0),
+    ]) {
+        (sample.weight, sample.share) = (weight, share);
+    }
+    all
+}
+
+fn aggregations() -> [Aggregation; 2] {
+    [Aggregation::TokenMean, Aggregation::Constant { tokens: 50.0 }]
+}
+
+#[test]
+fn splits_do_not_change_the_gradient_of_weighted_samples() {
+    for aggregation in aggregations() {
+        let whole = LearnerConfig { aggregation, micro_batch_tokens: 10_000, ..Default::default() };
+        let expected = policy_gradient(&adapted(), &whole, &weighted());
+        for (name, tokens) in [("2 × 4", 52), ("8 × 1", 1)] {
+            let config = LearnerConfig { micro_batch_tokens: tokens, ..whole.clone() };
+            let found = policy_gradient(&adapted(), &config, &weighted());
+            assert_close(&format!("{aggregation:?}, {name}"), &found, &expected, 1e-5);
+        }
+    }
+}
+
+#[test]
+fn a_sample_of_weight_two_is_the_sample_twice_under_every_aggregation() {
+    for aggregation in aggregations() {
+        let config = LearnerConfig { aggregation, ..Default::default() };
+        let mut once = samples(1);
+        once[2].weight = 2.0;
+        let mut twice = samples(1);
+        twice.push(twice[2].clone());
+        let expected = policy_gradient(&adapted(), &config, &twice);
+        let found = policy_gradient(&adapted(), &config, &once);
+        assert_close(&format!("{aggregation:?}"), &found, &expected, 1e-5);
+    }
+}
+
+/// The samples of the weighted batch stand for 1 + 11/7 + 1/4 + 3 + 2 episodes, not for 8.
+#[test]
+fn a_constant_denominator_counts_episodes_by_their_weight() {
+    let of = |aggregation| LearnerConfig { aggregation, ..Default::default() };
+    let trained: f32 = weighted().iter().map(|sample| sample.weight * sample.trained() as f32).sum();
+    let factor = trained / (50.0 * (1.0 + 11.0 / 7.0 + 0.25 + 3.0 + 2.0));
+    let expected: Vec<(String, Vec<f32>)> =
+        policy_gradient(&adapted(), &of(Aggregation::TokenMean), &weighted())
+            .into_iter()
+            .map(|(path, values)| (path, values.iter().map(|x| x * factor).collect()))
+            .collect();
+    let found = policy_gradient(&adapted(), &of(Aggregation::Constant { tokens: 50.0 }), &weighted());
+    assert_close("constant", &found, &expected, 1e-5);
+}
+
 #[test]
 fn the_order_of_samples_does_not_matter() {
     let config = LearnerConfig { micro_batch_tokens: 30, ..Default::default() };

@@ -9,7 +9,7 @@ mod policy_loss;
 mod tests;
 
 pub use advantage::{AdvantageKind, GroupAdvantages, group_advantages, pooled_advantages};
-pub use aggregation::Aggregation;
+pub use aggregation::{Aggregation, Counted};
 pub use correction::Correction;
 pub use kl::{KlEstimator, KlPenalty};
 pub use policy_loss::{Objective, Rows, TokenLoss, effective_sample_size};

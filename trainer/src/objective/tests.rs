@@ -230,10 +230,43 @@ fn a_group_that_teaches_nothing_has_no_advantage() {
 
 #[test]
 fn the_denominator_counts_only_what_is_trained() {
-    let samples = [(1.0, 10), (0.5, 20), (0.0, 7), (1.0, 0)];
-    assert_eq!(Aggregation::TokenMean.denominator(samples), 20.0);
-    assert_eq!(Aggregation::Constant { tokens: 100.0 }.denominator(samples), 200.0);
-    assert_eq!(Aggregation::TokenMean.denominator([]), 0.0);
+    check_denominators(&[(1.0, 1.0, 10), (0.5, 1.0, 20), (0.0, 1.0, 7), (1.0, 1.0, 0)], 20.0, 150.0);
+    check_denominators(&[], 0.0, 0.0);
+    check_denominators(&[(0.0, 1.0, 5)], 0.0, 0.0);
+}
+
+/// Of (weight, share, trained tokens), with 100 tokens an episode.
+fn check_denominators(samples: &[(f32, f32, usize)], token_mean: f64, constant: f64) {
+    let counted = || {
+        samples.iter().map(|(weight, share, tokens)| Counted {
+            weight: *weight,
+            share: *share,
+            tokens: *tokens,
+        })
+    };
+    for (kind, expected) in
+        [(Aggregation::TokenMean, token_mean), (Aggregation::Constant { tokens: 100.0 }, constant)]
+    {
+        let found = kind.denominator(counted());
+        assert!((found - expected).abs() < 1e-4, "{kind:?} of {samples:?}: {found}, expected {expected}");
+    }
+}
+
+/// By hand: what a weight adds above the line it adds below it, under every aggregation.
+#[test]
+fn a_weight_counts_in_the_denominator_as_often_as_in_the_loss() {
+    // A sample of weight 2 is the sample twice.
+    check_denominators(&[(2.0, 1.0, 10), (1.0, 1.0, 30)], 50.0, 300.0);
+    check_denominators(&[(1.0, 1.0, 10), (1.0, 1.0, 10), (1.0, 1.0, 30)], 50.0, 300.0);
+    // A top-up of 12 with one success, of which 1 + 7 are kept: the 8 stand for all 12.
+    let mut kept = vec![(1.0, 1.0, 4)];
+    kept.extend([(11.0 / 7.0, 1.0, 14); 7]);
+    check_denominators(&kept, 4.0 + 11.0 * 14.0, 1200.0);
+    // An episode of three samples is one episode, with its weight.
+    check_denominators(&[(1.0, 1.0, 60), (1.0, 1.0, 40)], 100.0, 200.0);
+    let third = 1.0 / 3.0;
+    check_denominators(&[(1.0, third, 10), (1.0, third, 20), (1.0, third, 30), (1.0, 1.0, 40)], 100.0, 200.0);
+    check_denominators(&[(1.5, 0.5, 10), (1.5, 0.5, 20), (1.0, 1.0, 40)], 85.0, 250.0);
 }
 
 #[test]

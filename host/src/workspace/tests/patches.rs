@@ -267,3 +267,29 @@ async fn nothing_changed() {
     assert_eq!(plain("true").await, "");
     assert_eq!(plain("touch one.txt; chmod 600 app/main.py; mkdir empty; echo x > n; rm n").await, "");
 }
+
+/// A git that its caller's time-out ended in the middle leaves the lock of the index.
+#[tokio::test]
+async fn the_lock_that_a_stopped_git_leaves_hinders_no_later_patch() {
+    let workspace = workspace().await;
+    run(&workspace, "echo two > one.txt").await;
+    let lock = workspace.git.lock().await.lock();
+    fs::write(&lock, "").unwrap();
+    let extracted = workspace.extract().await.unwrap();
+    assert_eq!(extracted.work_tree.untracked, ["one.txt"]);
+    assert!(!lock.exists());
+    fs::write(&lock, "").unwrap();
+    assert!(workspace.applies(&extracted.patch).await.unwrap());
+
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.txt"), "one\n").unwrap();
+    let project = Project::open(folder.path(), &WorkspaceConfig::default()).await.unwrap();
+    let since = project.mark().await.unwrap();
+    fs::write(folder.path().join("a.txt"), "two\n").unwrap();
+    let lock = project.git.lock().await.lock();
+    fs::write(&lock, "").unwrap();
+    assert_eq!(since.changes().await.unwrap().work_tree.changed, ["a.txt"]);
+    assert!(!lock.exists());
+    fs::write(&lock, "").unwrap();
+    project.mark().await.unwrap();
+}
