@@ -60,6 +60,7 @@ pub struct EvalArguments {
     /// The round after which the harness of the arm `frozen` was in force.
     #[arg(long, default_value_t = 1)]
     frozen_after: u32,
+    /// Of the episodes, and of the draws of tasks and intervals.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// `cpu`, or `cuda:N` in a program built for it.

@@ -23,6 +23,7 @@ pub enum HookCommand {
     OpenHands(EventArguments),
     /// Show what of a harness an agent can express, and what not.
     Capabilities {
+        /// Which agent.
         agent: Agent,
         #[command(flatten)]
         harness: HarnessArguments,
@@ -32,6 +33,7 @@ pub enum HookCommand {
     },
     /// Write the hooks of a harness into an agent's settings.
     Install {
+        /// Which agent.
         agent: Agent,
         #[command(flatten)]
         harness: HarnessArguments,
@@ -40,6 +42,7 @@ pub enum HookCommand {
     },
     /// Take our hooks out of an agent's settings.
     Uninstall {
+        /// Which agent.
         agent: Agent,
         #[command(flatten)]
         settings: SettingsArguments,

@@ -53,6 +53,7 @@ pub struct RunArguments {
     script: Option<PathBuf>,
     #[command(flatten)]
     halves: HalvesArguments,
+    /// Another seed samples other replies.
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Print the whole record as JSON instead of the patch.
