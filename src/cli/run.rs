@@ -86,7 +86,9 @@ pub async fn run(arguments: RunArguments) -> Result<Exit> {
         }
         (None, None) => {
             let chosen = arguments.halves.chosen();
+            let life = progress.sign_of_life("loading the policy");
             let (policy, mismatches) = tokio::task::block_in_place(|| crate::pair::policy(&pair, &chosen))?;
+            drop(life);
             warn(&mismatches);
             policy
         }

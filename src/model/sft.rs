@@ -84,7 +84,9 @@ pub fn run(sft: &Sft, progress: &Progress) -> Result<String> {
     let settings = &sft.settings;
     check_folder(sft)?;
     let device = sft.devices.first_name();
+    let life = progress.sign_of_life(&format!("loading {}", settings.base));
     let policy = super::load(&settings.base, &settings.adapters, device, sft.compute.as_deref())?;
+    drop(life);
     let examples = read(&settings.data, &policy.tokenizer, &policy.chat, settings.max_tokens)?;
     let (samples, validation) = match &settings.validation_data {
         Some(path) => {
