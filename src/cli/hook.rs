@@ -133,7 +133,7 @@ pub async fn run(command: HookCommand) -> Result<Exit> {
             let plan = hook::install(agent, &target, settings.project.as_deref())?;
             carry_out(&plan, settings.dry_run)?;
             for line in found.lost() {
-                eprintln!("note: {} cannot express this in full: {line}", agent.title());
+                eprintln!("note: {}", line.told(agent));
             }
             if agent == Agent::Codex && plan.change == Change::Write && !settings.dry_run {
                 eprintln!("note: Codex runs new hooks only once you reviewed and trusted them in it");
