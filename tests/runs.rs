@@ -278,7 +278,11 @@ fn an_evaluation_measures_the_arms_that_apply_on_tasks_that_were_not_seen() {
     assert!(text.contains("| base | harness-only | +50.0 |"), "{text}");
     assert!(html.contains("<svg") && !html.contains("<script") && !html.contains("src="));
     let other = ask("eval", &["--seed", "9"]);
-    assert!(other.code == Some(1) && other.stderr.contains("begun with other settings"), "{}", other.stderr);
+    assert!(
+        other.code == Some(1) && other.stderr.contains("other settings: `seed` was "),
+        "{}",
+        other.stderr
+    );
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::evaluate::{
     html, markdown, tasks_in, tasks_of,
 };
 use crate::model::Devices;
-use crate::view::Progress;
+use crate::view::{Progress, first_change};
 
 /// What an evaluation began with, in its folder.
 const PLAN: &str = "evaluation.json";
@@ -236,9 +236,12 @@ async fn plan(
         let plan: Plan = serde_json::from_str(&text)
             .with_context(|| format!("{} is no plan of this version", kept.display()))?;
         if plan.settings != settings {
+            let texts = (serde_json::to_string(&plan.settings)?, serde_json::to_string(&settings)?);
+            let change = first_change(&texts.0, &texts.1).map(|change| format!(": {change}"));
             bail!(
-                "{} holds an evaluation that was begun with other settings\nhelp: give the same arguments to go on with it, or take another folder with `--out`",
-                out.display()
+                "{} holds an evaluation that was begun with other settings{}\nhelp: give the same arguments to go on with it, or take another folder with `--out`",
+                out.display(),
+                change.unwrap_or_default()
             );
         }
         return Ok(plan);
