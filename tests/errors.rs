@@ -35,6 +35,38 @@ fn a_file_that_is_no_component_is_refused() {
 }
 
 #[test]
+fn a_reader_that_has_seen_enough_gets_no_panic() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let home = tempfile::tempdir().unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_tandem"))
+        .args(["model", "list"])
+        .env("TANDEM_HOME", home.path())
+        .stdout(writer)
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(141));
+}
+
+#[test]
+fn settings_of_workspaces_that_are_wrong_name_the_page_with_the_keys() {
+    check(
+        &[("w.toml", "backend = \"hots\"\n")],
+        &["--workspaces", "DIR/w.toml", "tasks", "validate", "DIR"],
+        1,
+        expect![[r#"
+            error: DIR/w.toml does not say what workspaces are like: TOML parse error at line 1, column 11
+              |
+            1 | backend = "hots"
+              |           ^^^^^^
+            unknown variant `hots`, expected one of `bubblewrap`, `container`, `host`
+            help: docs/workspaces.md lists every key
+        "#]],
+    );
+}
+
+#[test]
 fn a_missing_plugin_file_is_named() {
     check(
         &[],
@@ -61,7 +93,8 @@ fn a_task_folder_without_tests_is_named() {
             1 tasks, 0 fit, 1 not fit
 
             a: task folder `DIR/tasks/a` has no `tests/test.sh`
-            help: write a script that leaves 1 or 0 in `/logs/verifier/reward.txt`"#]],
+            help: write a script that leaves 1 or 0 in `/logs/verifier/reward.txt`
+        "#]],
     );
 }
 
@@ -179,6 +212,20 @@ mod train {
             expect![[r#"
                 error: DIR/run holds a run already
                 help: add `--resume` to go on with it, or take another folder with `--run`
+            "#]],
+        );
+    }
+
+    #[test]
+    fn what_changed_since_the_run_began_is_named() {
+        let kept = r#"{"name": "before"}"#;
+        check(
+            &[("c.toml", CAMPAIGN), ("run/campaign.json", kept)],
+            &["train", "DIR/c.toml", "--run", "DIR/run", "--resume"],
+            1,
+            expect![[r#"
+                error: DIR/c.toml says something else than the campaign that this run began with: `name` was "before", and is "t" now
+                help: undo the change (the first version is DIR/run/campaign.json; a `--seed` has to be given again), or start a new run with `--run`
             "#]],
         );
     }

@@ -72,6 +72,14 @@ fn the_gates_of_a_run_are_listed_explained_simulated_and_tested() {
     let shared: Value = serde_json::from_str(&tandem(&shared).stdout).unwrap();
     assert_eq!((&shared["broken"], &shared["accepted"]), (&Value::Bool(false), &Value::from(0)));
     assert_eq!(shared["report"]["alike"], shared["report"]["pairs"]);
+
+    // Episodes that do not bear the verdict out: the answer is no, as of `run verify`.
+    let record = rusqlite::Connection::open(folder.path().join("run/run.sqlite")).unwrap();
+    let changed = "UPDATE episode SET outcome = 'unsolved' WHERE arm = 'gate-candidate'";
+    assert!(record.execute(changed, []).unwrap() > 0);
+    let explained = tandem(&["gate", "explain", run, "r1/gate0"]);
+    assert_eq!(explained.code, Some(3), "{}", explained.stdout);
+    assert!(!explained.stdout.contains("agrees with its episodes"), "{}", explained.stdout);
 }
 
 #[test]

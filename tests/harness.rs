@@ -322,9 +322,9 @@ fn a_change_that_cannot_be_says_what_can() {
         &["set", "limits.turnz=3"],
         1,
         expect![[r#"
-        error: `limits` has no value `turnz`
-        help: its values are `command_seconds`, `deferrals`, `format_errors`, `observation_chars`, `protocol`, `seconds`, `tokens`, `turns`
-    "#]],
+            error: `limits` has no value `turnz`
+            help: its values are `protocol`, `shell`, `hand_in`, `condense`, `turns`, `tokens`, `seconds`, `money`, `command_seconds`, `observation_chars`, `format_errors`, `deferrals`
+        "#]],
     );
     refused(
         &["set", "limits.turns=0"],

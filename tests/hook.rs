@@ -322,9 +322,9 @@ fn what_an_agent_cannot_express_is_listed() {
         0,
         expect![[r#"
             DIR/project/.openhands/hooks.json is written
-            note: OpenHands cannot express this in full: no    in-agents  on-tool-call rewrite: OpenHands runs a tool with the arguments of the model
-            note: OpenHands cannot express this in full: no    in-agents  on-tool-result annotate: OpenHands takes nothing back after a tool has run
-            note: OpenHands cannot express this in full: no    in-agents  on-tool-result replace: OpenHands takes nothing back after a tool has run
+            note: OpenHands does not express what `in-agents` does at `on-tool-call` (rewrite): OpenHands runs a tool with the arguments of the model
+            note: OpenHands does not express what `in-agents` does at `on-tool-result` (annotate): OpenHands takes nothing back after a tool has run
+            note: OpenHands does not express what `in-agents` does at `on-tool-result` (replace): OpenHands takes nothing back after a tool has run
         "#]],
     );
 }

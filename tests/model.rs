@@ -231,6 +231,35 @@ fn wrong_input_is_named_by_its_line() {
     );
     fails(
         folder.path(),
+        &["model", "generate", "DIR/tiny", "x", "--temperature", "-1"],
+        expect![[r#"
+            error: prompt 0 got no reply
+            cause: generate: `temperature` is -1, wanted 0 or a positive number
+            help: change it in the request
+        "#]],
+    );
+    fails(
+        folder.path(),
+        &["model", "generate", "DIR/tiny", ""],
+        expect![[r#"
+            error: prompt 0 has no token to go on from
+            help: give a text of at least one letter
+        "#]],
+    );
+    std::fs::write(folder.path().join("c.json"), "{\"a\": 1}").unwrap();
+    fails(
+        folder.path(),
+        &["model", "generate", "DIR/tiny", "--chat", "DIR/c.json"],
+        expect![[r#"
+            error: DIR/c.json is no conversation
+            help: give a JSON list such as [{"role": "user", "content": "…"}]; roles are system, user, assistant and tool
+        "#]],
+    );
+    // Nothing at all would come out, as if all were well.
+    let none = run(folder.path(), &["model", "generate", "DIR/tiny", "x", "--samples", "0"]);
+    assert!(none.code == Some(2) && none.stderr.contains("from 1 on"), "{}", none.stderr);
+    fails(
+        folder.path(),
         &["model", "generate", "DIR/tiny", &"long ".repeat(60)],
         expect![[r#"
             error: the prompt cannot be used

@@ -351,6 +351,7 @@ fn tools_says_what_builds_each_language_and_which_are_none() {
         let line = shown.lines().find(|line| line.starts_with(&format!("{language}: ")));
         assert!(line.is_some(), "{language} is not in\n{shown}");
     }
+    assert!(!shown.contains("rustc rustc"), "{shown}");
     scratch.check(
         &["tools", "cobol"],
         1,
@@ -582,6 +583,25 @@ fn check_tells_every_reason_at_once_each_with_a_fix() {
     let output = scratch.run(&["check", "DIR/cut.wasm", "--json"]);
     let json: Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(json["reasons"].as_array().unwrap().len(), 1, "{json}");
+}
+
+#[test]
+fn a_panic_asks_for_no_variable_that_a_plugin_cannot_have() {
+    let scratch = Scratch::new();
+    let source = "use tandem_plugin::*;\n\npub struct Plugin;\n\nimpl OnToolCall for Plugin {\n    \
+        fn on_tool_call(_context: Context, _call: ToolCall) -> Option<ToolCallEffect> {\n        \
+        panic!(\"out of luck\")\n    }\n}\n\nexport_on_tool_call!(Plugin);\n";
+    scratch.write("panics.rs", source);
+    scratch.done(&["build", "DIR/panics.rs", "-o", "DIR/panics.wasm"]);
+    scratch.check(
+        &["check", "DIR/panics.wasm"],
+        3,
+        expect![[r#"
+            error: the plugin D failed a trial call of `on-tool-call`: it trapped: wasm `unreachable` instruction executed; it wrote: thread '<unnamed>' (1) panicked at src/lib.rs:7:9:
+            out of luck (admission step: canary)
+            help: handle every input, an empty workspace and missing files too, and return instead of panicking
+        "#]],
+    );
 }
 
 /// What a started `watch` has written, once it has come to rest `rounds` times.

@@ -105,6 +105,15 @@ fn an_episode_happens_again_under_its_own_harness() {
     );
     check(
         &recorded,
+        &["replay", "DIR/run", "--tasks", "TASKS", "--harness", "27be5444753d"],
+        1,
+        expect![[r#"
+        error: there is no harness manifest 27be5444753d
+        help: check the path; a harness of the run itself is named with `--digest`
+    "#]],
+    );
+    check(
+        &recorded,
         &["replay", "DIR/run", "--same"],
         1,
         expect![[r#"

@@ -80,6 +80,17 @@ fn events_are_told_from_a_number_an_age_and_of_a_kind() {
     let text = told(&["run", "events", "RUN:run", "--kind", "published"]);
     assert_eq!(text.lines().count(), published().len());
     assert!(text.contains("published: the first harness"), "{text}");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let unread = std::process::Command::new(env!("CARGO_BIN_EXE_tandem"))
+        .args(["run", "events", &finished().path("run")])
+        .stdout(writer)
+        .output()
+        .unwrap();
+    // Whoever read has seen enough: not a word of it.
+    assert_eq!((unread.status.code(), unread.stderr.as_slice()), (Some(141), &b""[..]));
+    let none = finished().tell(&["run", "events", "RUN:run", "--kind", "gate"]);
+    assert!(none.code == Some(2) && none.stderr.contains("published"), "{}", none.stderr);
     let wrong = finished().tell(&["run", "events", "RUN:run", "--since", "soon"]);
     assert!(wrong.code == Some(1) && wrong.stderr.contains("neither a number of an event nor an age"));
 }
@@ -267,7 +278,11 @@ fn an_evaluation_measures_the_arms_that_apply_on_tasks_that_were_not_seen() {
     assert!(text.contains("| base | harness-only | +50.0 |"), "{text}");
     assert!(html.contains("<svg") && !html.contains("<script") && !html.contains("src="));
     let other = ask("eval", &["--seed", "9"]);
-    assert!(other.code == Some(1) && other.stderr.contains("begun with other settings"), "{}", other.stderr);
+    assert!(
+        other.code == Some(1) && other.stderr.contains("other settings: `seed` was "),
+        "{}",
+        other.stderr
+    );
 }
 
 /// An arm of another run compares like with like, or says that it does not.

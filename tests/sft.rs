@@ -98,7 +98,11 @@ fn a_run_that_was_killed_goes_on_to_the_same_bits() {
         let refused = sft("DIR/killed", &[]).run();
         assert!(refused.stderr.contains("add `--resume`"), "{}", refused.stderr);
         let other = sft("DIR/killed", &["--resume", "--warm-steps", "3"]).run();
-        assert!(other.stderr.contains("not those that the run"), "{}", other.stderr);
+        let why = format!(
+            "not those that the run in {} began with: `config.warmup_steps` was 10, and is 3 now",
+            dir.join("killed").display()
+        );
+        assert!(other.stderr.contains(&why), "{}", other.stderr);
         let resumed = sft("DIR/killed", &["--resume"]).run();
         assert_eq!(resumed.code, Some(0), "{}", resumed.stderr);
     }
@@ -118,6 +122,30 @@ fn a_run_that_was_killed_goes_on_to_the_same_bits() {
         help: give another folder to train again
     "#]]
     .assert_eq(&text);
+}
+
+#[test]
+fn ctrl_c_keeps_the_state_after_the_step_under_way() {
+    let folder = scratch();
+    let dir = folder.path();
+    // By itself it would keep state after every epoch of three steps.
+    let sft = |more: &[&str]| program(dir, &[SFT, &["--epochs", "3000", "--out", "DIR/run"], more].concat());
+    let mut running = sft(&["--save-every", "9000"]).spawn();
+    let steps = dir.join("run/steps.jsonl");
+    while std::fs::read_to_string(&steps).unwrap_or_default().is_empty()
+        && !running.wait_at_most(Duration::from_millis(1))
+    {}
+    running.interrupt();
+    let output = running.output();
+    assert_eq!(output.code, Some(130), "{}", output.stderr);
+    let taken = rows(&steps).len();
+    let said = format!(
+        "error: fine-tuning stopped after step {taken} of 9000, and its state is kept\n\
+         cause: stopped before the end, as asked\n\
+         help: go on with the same command and `--resume`\n"
+    );
+    assert!(output.stderr.ends_with(&said), "{}", output.stderr);
+    assert!(dir.join(format!("run/state/step-{taken:06}")).exists());
 }
 
 #[test]

@@ -85,11 +85,12 @@ fn quixbugs_needs_no_container() {
         &["tasks", "validate", "DIR/tasks", "--times", "2"],
         0,
         expect![[r#"
-        task            difficulty  reference   empty  seconds  verdict
-        quixbugs-gcd - 2/2 0/2 fit
-        quixbugs-reach - 2/2 0/2 fit
+            task            difficulty  reference   empty  seconds  verdict
+            quixbugs-gcd - 2/2 0/2 fit
+            quixbugs-reach - 2/2 0/2 fit
 
-        2 tasks, 2 fit, 0 not fit"#]],
+            2 tasks, 2 fit, 0 not fit
+        "#]],
     );
     check(
         folder,
@@ -162,11 +163,12 @@ fn humanevalfix_and_exercises_need_no_container() {
         &["tasks", "validate", "DIR/tasks", "--times", "2"],
         0,
         expect![[r#"
-        task                   difficulty  reference   empty  seconds  verdict
-        humanevalfix-python-3 - 2/2 0/2 fit
-        polyglot-python-leap - 2/2 0/2 fit
+            task                   difficulty  reference   empty  seconds  verdict
+            humanevalfix-python-3 - 2/2 0/2 fit
+            polyglot-python-leap - 2/2 0/2 fit
 
-        2 tasks, 2 fit, 0 not fit"#]],
+            2 tasks, 2 fit, 0 not fit
+        "#]],
     );
     // Ending early, with success, is no pass: the tests hand back a number of their own.
     let quick = "diff --git a/solution.py b/solution.py\n--- a/solution.py\n+++ b/solution.py\n@@ -1,3 +1,2 @@\n-from typing import List\n-def below_zero(operations: List[int]) -> bool:\n-    return sum(operations) < 0\n+import os\n+os._exit(0)\n";

@@ -61,6 +61,7 @@ pub struct EpisodeArguments {
     /// Take the current harness of this harness home.
     #[arg(long, conflicts_with_all = ["harness", "pair"])]
     home: Option<PathBuf>,
+    /// Another seed samples other replies.
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// 1 if absent, or that of the pair.

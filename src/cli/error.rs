@@ -32,8 +32,10 @@ pub fn render(error: &Error) -> String {
         // Whoever met it first took it for a fault of the file.
         helps.retain(|help| help.contains("--resume"));
         helps.push(DISK_FULL.into());
-    } else if helps.is_empty() && is_denied(error) {
+    } else if helps.is_empty() && is_io(error, std::io::ErrorKind::PermissionDenied) {
         helps.push("check who owns the file and its folder".into());
+    } else if helps.is_empty() && is_io(error, std::io::ErrorKind::NotFound) {
+        helps.push("check the path and the folder that it is in".into());
     }
     lines.extend(helps.into_iter().map(|help| format!("help: {help}")));
     lines.join("\n")
@@ -48,9 +50,9 @@ fn is_disk_full(error: &Error) -> bool {
     })
 }
 
-fn is_denied(error: &Error) -> bool {
+fn is_io(error: &Error, kind: std::io::ErrorKind) -> bool {
     let io = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
-    io.map(std::io::Error::kind).any(|kind| kind == std::io::ErrorKind::PermissionDenied)
+    io.map(std::io::Error::kind).any(|found| found == kind)
 }
 
 const DISK_FULL: &str =
@@ -107,6 +109,25 @@ mod tests {
                 error: blob abc cannot be written
                 cause: no storage space
                 help: the disk is full: free some space; what was recorded is safe, and a run goes on with `--resume`"#]],
+        );
+    }
+
+    #[test]
+    fn a_path_that_is_not_there_has_a_next_step() {
+        let missing = || std::io::Error::from(std::io::ErrorKind::NotFound);
+        check(
+            Err::<(), _>(missing()).context("none/x.wasm cannot be written").unwrap_err(),
+            expect![[r#"
+                error: none/x.wasm cannot be written
+                cause: entity not found
+                help: check the path and the folder that it is in"#]],
+        );
+        check(
+            Err::<(), _>(missing()).context("x cannot be read\nhelp: check `--repo`").unwrap_err(),
+            expect![[r#"
+                error: x cannot be read
+                cause: entity not found
+                help: check `--repo`"#]],
         );
     }
 

@@ -20,7 +20,7 @@ use crate::evaluate::{
     differences, evaluation, html, markdown, tasks_in, tasks_of,
 };
 use crate::model::Devices;
-use crate::view::Progress;
+use crate::view::{Progress, first_change};
 
 /// What an evaluation began with, in its folder.
 const PLAN: &str = "evaluation.json";
@@ -63,6 +63,7 @@ pub struct EvalArguments {
     /// The round after which the harness of the arm `frozen` was in force.
     #[arg(long, default_value_t = 1)]
     frozen_after: u32,
+    /// Of the episodes, and of the draws of tasks and intervals.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// `cpu`, or `cuda:N` in a program built for it.
@@ -264,9 +265,12 @@ async fn plan(
             format!("{} is no plan of this version\nhelp: take another folder with `--out`", kept.display())
         })?;
         if plan.settings != settings {
+            let texts = (serde_json::to_string(&plan.settings)?, serde_json::to_string(&settings)?);
+            let change = first_change(&texts.0, &texts.1).map(|change| format!(": {change}"));
             bail!(
-                "{} holds an evaluation that was begun with other settings\nhelp: give the same arguments to go on with it, or take another folder with `--out`",
-                out.display()
+                "{} holds an evaluation that was begun with other settings{}\nhelp: give the same arguments to go on with it, or take another folder with `--out`",
+                out.display(),
+                change.unwrap_or_default()
             );
         }
         return Ok(plan);

@@ -16,6 +16,7 @@ pub struct ExportArguments {
     run: PathBuf,
     /// Ids of episodes; without them all that have an outcome.
     episodes: Vec<String>,
+    /// What to write.
     #[arg(long, value_enum)]
     format: Format,
     /// The folder to write to; it is made if it is not there.

@@ -20,7 +20,7 @@ pub enum GateCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Recompute a gate from its episodes, say why it ended so, and compare it with the record (exit code 1
+    /// Recompute a gate from its episodes, say why it ended so, and compare it with the record (exit code 3
     /// when they differ).
     Explain {
         /// The run folder.
@@ -67,6 +67,7 @@ pub struct SimulateArguments {
     /// Gates to simulate for each line.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     gates: u32,
+    /// Another seed simulates other gates.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// JSON instead of text.
@@ -85,7 +86,7 @@ pub async fn run(command: GateCommand) -> Result<Exit> {
             } else {
                 print!("{explanation}");
             }
-            Ok(if explanation.differences.is_empty() { Exit::Done } else { Exit::Failed })
+            Ok(if explanation.differences.is_empty() { Exit::Done } else { Exit::No })
         }
         GateCommand::Aa(arguments) => aa::run(&arguments).await,
         GateCommand::Simulate(arguments) => simulated(&arguments),

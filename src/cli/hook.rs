@@ -23,6 +23,7 @@ pub enum HookCommand {
     OpenHands(EventArguments),
     /// Show what of a harness an agent can express, and what not.
     Capabilities {
+        /// Which agent.
         agent: Agent,
         #[command(flatten)]
         harness: HarnessArguments,
@@ -32,6 +33,7 @@ pub enum HookCommand {
     },
     /// Write the hooks of a harness into an agent's settings.
     Install {
+        /// Which agent.
         agent: Agent,
         #[command(flatten)]
         harness: HarnessArguments,
@@ -40,6 +42,7 @@ pub enum HookCommand {
     },
     /// Take our hooks out of an agent's settings.
     Uninstall {
+        /// Which agent.
         agent: Agent,
         #[command(flatten)]
         settings: SettingsArguments,
@@ -130,7 +133,7 @@ pub async fn run(command: HookCommand) -> Result<Exit> {
             let plan = hook::install(agent, &target, settings.project.as_deref())?;
             carry_out(&plan, settings.dry_run)?;
             for line in found.lost() {
-                eprintln!("note: {} cannot express this in full: {line}", agent.title());
+                eprintln!("note: {}", line.told(agent));
             }
             if agent == Agent::Codex && plan.change == Change::Write && !settings.dry_run {
                 eprintln!("note: Codex runs new hooks only once you reviewed and trusted them in it");

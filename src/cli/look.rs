@@ -24,6 +24,21 @@ pub struct RunCommand {
     work: run::RunArguments,
 }
 
+/// The kinds of events, as `--kind` takes them.
+const KINDS: [&str; 11] = [
+    "upgraded",
+    "episode",
+    "published",
+    "built",
+    "phase",
+    "asked",
+    "answered",
+    "cut-off",
+    "skill",
+    "thinned",
+    "checkpoint-dropped",
+];
+
 #[derive(Subcommand)]
 enum Look {
     /// How far is it: round, episodes, gates, tokens, disk, the last event.
@@ -44,8 +59,8 @@ enum Look {
         /// Begin after the event of this number, or with events of this age, such as `90s`, `10m`, `2h`.
         #[arg(long, value_name = "NUMBER|AGE")]
         since: Option<String>,
-        /// Only events of this kind, such as `phase`.
-        #[arg(long)]
+        /// Only events of this kind.
+        #[arg(long, value_parser = KINDS)]
         kind: Option<String>,
         /// A JSON object a line instead of text.
         #[arg(long)]
@@ -192,17 +207,9 @@ async fn events(record: &RunRecord, mut after: i64, follow: bool, shown: &Shown)
         let some = record.events(after, 500)?;
         let mut out = std::io::stdout().lock();
         for event in &some {
-            // Whoever read has seen enough: no failure.
-            if let Err(error) = shown.print(&mut out, event) {
-                let gone = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
-                return if gone == Some(std::io::ErrorKind::BrokenPipe) {
-                    Ok(Exit::Done)
-                } else {
-                    Err(error)
-                };
-            }
+            shown.print(&mut out, event)?;
         }
-        out.flush().ok();
+        out.flush()?;
         drop(out);
         match (some.last(), follow) {
             (Some(last), _) => after = last.seq,
@@ -232,4 +239,20 @@ fn begin(record: &RunRecord, since: &str) -> Result<i64> {
     let oldest = i64::try_from(now).unwrap_or(i64::MAX)
         - i64::try_from(count.saturating_mul(unit * 1000)).unwrap_or(i64::MAX);
     record.last_before(oldest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tandem_host::store::Digest;
+
+    #[test]
+    fn every_kind_of_event_can_be_asked_for() {
+        let digest = Digest::of(b"");
+        let unknown = StoredEvent { seq: 1, at: 0, kind: "none".into(), body: "{}".into(), digest };
+        let told = unknown.event().unwrap_err().root_cause().to_string();
+        let (_, kinds) = told.split_once("expected one of ").unwrap();
+        let kinds: Vec<_> = kinds.split(", ").map(|kind| kind.trim_matches('`')).collect();
+        assert_eq!(kinds, KINDS);
+    }
 }

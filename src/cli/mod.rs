@@ -16,6 +16,7 @@ mod look;
 mod model;
 mod pair;
 mod plugin;
+mod reader;
 mod replay;
 mod run;
 mod serve;
@@ -47,19 +48,24 @@ pub enum Exit {
     Interrupted = 130,
 }
 
+/// What every command takes stands behind what it takes itself.
+const EVERYWHERE: &str = "Options of every command";
+
 #[derive(Parser)]
 #[command(
     name = "tandem",
     version,
     about = "Trains a coding agent's policy and evolves its harness in one loop, and ships both as one pair",
-    after_help = "Exit codes: 0 done; 1 failed, the message says what to do; 2 wrong arguments; 3 the answer is no (a plugin refused, a task not valid, a pair changed, a harness with warnings, an agent of `tandem run` without a patch that holds); 130 interrupted."
+    after_help = "Exit codes: 0 done; 1 failed, the message says what to do; 2 wrong arguments; 3 the answer is no (a plugin refused, a task not valid, a pair or a record changed, a harness with warnings, an agent of `tandem run` without a patch that holds); 130 interrupted; 141 nobody reads the output any more.
+
+Variables: TANDEM_HOME is the folder for models, compiled plugins and compilers, which can all be made again (`~/.cache/tandem` without it); TANDEM_HARNESS_HOME is the harness home; TANDEM_LOG says how much is logged (`info`, `debug`); NO_COLOR takes colours away."
 )]
 struct Arguments {
     /// Settings of workspaces: back-end, caps, network; a TOML file, see `docs/workspaces.md`.
-    #[arg(long, global = true, env = "TANDEM_WORKSPACES", value_name = "FILE")]
+    #[arg(long, global = true, env = "TANDEM_WORKSPACES", value_name = "FILE", help_heading = EVERYWHERE)]
     workspaces: Option<std::path::PathBuf>,
     /// Let commands of policies run on this machine without a sandbox, if the settings ask for it.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
     allow_host_commands: bool,
     #[command(subcommand)]
     command: Command,
@@ -136,6 +142,7 @@ struct ReportArguments {
 
 /// Runs the program.
 pub fn main() -> ExitCode {
+    reader::end_with_the_reader();
     // An agent waits for this one: no runtime, no parser of arguments.
     if let Some(code) = crate::hook::quick(std::env::args_os()) {
         return ExitCode::from(code);
@@ -158,15 +165,16 @@ pub fn main() -> ExitCode {
         }
     };
     let exit = match runtime.block_on(dispatch(arguments.command)) {
-        Ok(exit) => exit,
+        Ok(exit) => exit as u8,
+        Err(failure) if reader::is_gone(&failure) => reader::CODE,
         Err(failure) => {
             eprintln!("{}", error::render(&failure));
-            error::exit(&failure)
+            error::exit(&failure) as u8
         }
     };
     // Blocking work of a cancelled phase must not hold the program up.
     runtime.shutdown_background();
-    ExitCode::from(exit as u8)
+    ExitCode::from(exit)
 }
 
 async fn dispatch(command: Command) -> Result<Exit> {
@@ -213,4 +221,31 @@ fn report(arguments: &ReportArguments) -> Result<Exit> {
         print!("{report}");
     }
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    /// Adds what says nothing of itself.
+    fn silent(command: &clap::Command, path: &str, found: &mut Vec<String>) {
+        let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set());
+        let mute = arguments.filter(|argument| argument.get_help().is_none());
+        found.extend(mute.map(|argument| format!("{path} {}", argument.get_id())));
+        for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+            let path = format!("{path} {}", below.get_name());
+            if below.get_about().is_none() {
+                found.push(path.clone());
+            }
+            silent(below, &path, found);
+        }
+    }
+
+    #[test]
+    fn every_command_and_argument_says_what_it_is_for() {
+        let mut found = Vec::new();
+        silent(&Arguments::command(), "tandem", &mut found);
+        assert_eq!(found, Vec::<String>::new());
+    }
 }

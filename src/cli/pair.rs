@@ -13,7 +13,7 @@ use crate::pair::oci::{self, Expiry, OciError, Reference, Trust};
 use crate::pair::{
     Chosen, Commands, Contents, Existing, Halves, Mismatch, Pair, PairDiff, PairError, PolicyForm, Verified,
 };
-use crate::view::Progress;
+use crate::view::{self, Progress};
 
 #[derive(Subcommand)]
 pub enum PairCommand {
@@ -58,7 +58,9 @@ pub enum PairCommand {
     },
     /// Show how a pair differs from another: what it newly asks for comes first.
     Diff {
+        /// The pair's folder as it was.
         from: PathBuf,
+        /// The pair's folder as it is to be.
         to: PathBuf,
         /// JSON instead of text.
         #[arg(long)]
@@ -81,7 +83,10 @@ pub enum PairCommand {
         key: PathBuf,
     },
     /// Make a key to sign with: `NAME.pem`, to be kept, and `NAME.pub`, to be given away.
-    NewKey { name: PathBuf },
+    NewKey {
+        /// The path of both files, without their endings.
+        name: PathBuf,
+    },
     /// Put a pair into an OCI registry, or an OCI layout on disk.
     Push(PushArguments),
     /// Get a pair from an OCI registry or layout; its folder appears when all of it was checked.
@@ -290,8 +295,7 @@ async fn push(arguments: &PushArguments) -> Result<()> {
     let reference: Reference = arguments.reference.parse()?;
     let pair = crate::pair::open(&arguments.pair, Halves::MustMatch)?;
     let progress = Progress::new();
-    let told =
-        |name: &str, bytes: u64| progress.say(&format!("sending {name} ({:.1} MB)", bytes as f64 / 1e6));
+    let told = |name: &str, bytes: u64| progress.say(&format!("sending {name} ({})", view::bytes(bytes)));
     let pushed = oci::push(&pair, &reference, arguments.plain_http, told).await?;
     if let Some(key) = &arguments.sign {
         let (pair, expiry) = (&pair.manifest.digest, Expiry(arguments.expires));
@@ -308,12 +312,8 @@ async fn push(arguments: &PushArguments) -> Result<()> {
     }
     println!("pair {} is at {reference}", pair.manifest.digest);
     println!("  manifest {}", pushed.manifest);
-    println!(
-        "  {} of {} files sent, {:.1} MB; the others were there",
-        pushed.sent,
-        pushed.files,
-        pushed.bytes as f64 / 1e6
-    );
+    let there = if pushed.sent < pushed.files { "; the others were there" } else { "" };
+    println!("  {} of {} files sent, {}{there}", pushed.sent, pushed.files, view::bytes(pushed.bytes));
     if let Some(key) = &arguments.sign {
         println!("  signed with {}", key.display());
     }
@@ -328,8 +328,7 @@ async fn pull(arguments: &PullArguments) -> Result<()> {
         _ => Trust::Keys(arguments.key.clone()),
     };
     let progress = Progress::new();
-    let told =
-        |name: &str, bytes: u64| progress.say(&format!("fetching {name} ({:.1} MB)", bytes as f64 / 1e6));
+    let told = |name: &str, bytes: u64| progress.say(&format!("fetching {name} ({})", view::bytes(bytes)));
     let pulled = oci::pull(&reference, &arguments.out, &trust, arguments.plain_http, told).await?;
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&pulled.pair)?);

@@ -77,6 +77,12 @@ pub async fn run(arguments: ReplayArguments) -> Result<Exit> {
 /// The harness for all episodes; none means each its own.
 fn fixed(arguments: &ReplayArguments, replays: &Replays) -> Result<Option<(HarnessManifest, BlobStore)>> {
     if let Some(path) = &arguments.harness {
+        if !path.exists() {
+            bail!(
+                "there is no harness manifest {}\nhelp: check the path; a harness of the run itself is named with `--digest`",
+                path.display()
+            );
+        }
         let blobs = match &arguments.blobs {
             Some(folder) => BlobStore::open(folder)?,
             None => replays.blobs().clone(),

@@ -53,6 +53,7 @@ pub struct RunArguments {
     script: Option<PathBuf>,
     #[command(flatten)]
     halves: HalvesArguments,
+    /// Another seed samples other replies.
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Print the whole record as JSON instead of the patch.
@@ -85,7 +86,9 @@ pub async fn run(arguments: RunArguments) -> Result<Exit> {
         }
         (None, None) => {
             let chosen = arguments.halves.chosen();
+            let life = progress.sign_of_life("loading the policy");
             let (policy, mismatches) = tokio::task::block_in_place(|| crate::pair::policy(&pair, &chosen))?;
+            drop(life);
             warn(&mismatches);
             policy
         }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use tandem_host::forge::{Forge, ForgeConfig};
 use tandem_host::plugin::{AdmissionOptions, CodeCache, CompileIn, Engine, EngineConfig};
 use tandem_host::workspace::WorkspaceConfig;
@@ -53,8 +53,15 @@ pub fn workspaces() -> Result<WorkspaceConfig> {
 /// the defaults.
 pub fn workspaces_or(given: Option<WorkspaceConfig>) -> Result<WorkspaceConfig> {
     let Some(file) = WORKSPACES.get().and_then(Option::as_ref) else { return Ok(given.unwrap_or_default()) };
-    let text = std::fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))?;
-    toml::from_str(&text).with_context(|| format!("{} does not say what workspaces are like", file.display()))
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("{} cannot be read\nhelp: check `--workspaces`", file.display()))?;
+    toml::from_str(&text).map_err(|error| {
+        anyhow!(
+            "{} does not say what workspaces are like: {}\nhelp: docs/workspaces.md lists every key",
+            file.display(),
+            error.to_string().trim_end()
+        )
+    })
 }
 
 /// The record of a run that exists.

@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
+use tandem_host::rollout::Cancel;
 use tandem_host::store::Digest;
 use tandem_trainer::learner::{LearnerConfig, Recompute, SftConfig};
 use tandem_trainer::model::{LoraConfig, LoraTargets};
 use tandem_trainer::optimizer::Decay;
 
 use super::Exit;
+use super::train::stop_on_signal;
 use crate::model::{Devices, Sft, SftSettings, Trained, run_sft};
 use crate::view::Progress;
 
@@ -41,8 +43,10 @@ pub struct SftArguments {
     /// Train all weights instead of an adapter.
     #[arg(long, conflicts_with_all = ["rank", "alpha", "first_layer", "targets"])]
     full: bool,
+    /// Width of the adapter's two factors.
     #[arg(long, default_value_t = 8)]
     rank: usize,
+    /// The adapter counts `alpha` / `rank` times.
     #[arg(long, default_value_t = 16.0)]
     alpha: f32,
     /// Layers below this one are frozen.
@@ -52,6 +56,7 @@ pub struct SftArguments {
     /// given, all but those of experts and routers.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     targets: Vec<String>,
+    /// Times that every example is learnt.
     #[arg(long, default_value_t = 1)]
     epochs: usize,
     /// Examples of one step.
@@ -85,6 +90,7 @@ pub struct SftArguments {
     /// Compute the inside of layers again in the backward pass instead of keeping it: less memory, more time.
     #[arg(long, value_enum, default_value = "none")]
     recompute: RecomputeArgument,
+    /// Of the adapter's first weights, the order of the examples and the draw of `--validation`.
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Longer examples are left out.
@@ -134,7 +140,10 @@ pub fn run(arguments: SftArguments) -> Result<Exit> {
     let sha256 = Digest::of_file(&arguments.data)
         .with_context(|| format!("{} cannot be opened\nhelp: check the path", arguments.data.display()))?
         .hex();
+    let (progress, stop) = (Progress::new(), Cancel::new());
+    stop_on_signal(&stop, &progress);
     let sft = Sft {
+        stop,
         out: arguments.out,
         devices,
         compute: arguments.compute,
@@ -172,6 +181,6 @@ pub fn run(arguments: SftArguments) -> Result<Exit> {
             },
         },
     };
-    println!("{}", run_sft(&sft, &Progress::new())?);
+    println!("{}", run_sft(&sft, &progress)?);
     Ok(Exit::Done)
 }

@@ -31,6 +31,7 @@ pub enum TeacherCommand {
 pub struct AskArguments {
     /// The campaign file.
     campaign: PathBuf,
+    /// Which of the campaign's teachers: what it writes.
     #[arg(long, value_enum)]
     role: TeacherRole,
     /// A run folder, or a file with an episode as `tandem episode --json` prints it. Several add up.

@@ -12,7 +12,7 @@ use super::{Exit, setup};
 use crate::campaign::{Campaign, CampaignConfig, KEPT, Parts, RunLock, RunRecord};
 use crate::evaluate::check_campaign;
 use crate::model::Devices;
-use crate::view::{Progress, Stats};
+use crate::view::{Progress, Stats, first_change};
 
 #[derive(clap::Args)]
 pub struct TrainArguments {
@@ -133,10 +133,13 @@ fn claim(run: &Path, config: &mut CampaignConfig, arguments: &TrainArguments) ->
         (true, true) => {
             let before =
                 fs::read_to_string(&kept).with_context(|| format!("{} cannot be read", kept.display()))?;
-            if before != serde_json::to_string_pretty(config)? {
+            let text = serde_json::to_string_pretty(config)?;
+            if before != text {
+                let change = first_change(&before, &text).map(|change| format!(": {change}"));
                 bail!(
-                    "{} says something else than the campaign that this run began with\nhelp: undo the change (the first version is {}; a `--seed` has to be given again), or start a new run with `--run`",
+                    "{} says something else than the campaign that this run began with{}\nhelp: undo the change (the first version is {}; a `--seed` has to be given again), or start a new run with `--run`",
                     arguments.campaign.display(),
+                    change.unwrap_or_default(),
                     kept.display()
                 );
             }

@@ -152,6 +152,19 @@ impl Capabilities {
     }
 }
 
+impl Line {
+    /// In a sentence, what an agent makes of it.
+    pub fn told(&self, agent: Agent) -> String {
+        let (how, what) = match self.expressed {
+            Expressed::Yes(how) => ("expresses", how),
+            Expressed::Part(how) => ("expresses only in part", how),
+            Expressed::No(why) => ("does not express", why),
+        };
+        let (plugin, point, effect) = (&self.plugin, self.point.name(), self.effect);
+        format!("{} {how} what `{plugin}` does at `{point}` ({effect}): {what}", agent.title())
+    }
+}
+
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (word, how) = match self.expressed {

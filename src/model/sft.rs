@@ -5,8 +5,9 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use serde::{Deserialize, Serialize};
+use tandem_host::rollout::{Cancel, Cancelled};
 use tandem_host::store::write_whole;
 use tandem_trainer::checkpoint::{CheckpointInfo, Policy, save_adapter, save_policy};
 use tandem_trainer::learner::{self, MOST_SKIPS, Sample, SftConfig, StepReport};
@@ -16,7 +17,7 @@ use tandem_trainer::weights::StoredType;
 
 use super::Devices;
 use super::sft_data::{read, split};
-use crate::view::{EventLog, Progress};
+use crate::view::{EventLog, Progress, first_change};
 
 /// What to train, on what.
 pub struct Sft {
@@ -27,6 +28,8 @@ pub struct Sft {
     /// `f32` or `bf16`; none for what suits the device.
     pub compute: Option<String>,
     pub resume: bool,
+    /// Asks to stop after the step that is under way, with its state kept.
+    pub stop: Cancel,
     pub settings: SftSettings,
 }
 
@@ -81,7 +84,9 @@ pub fn run(sft: &Sft, progress: &Progress) -> Result<String> {
     let settings = &sft.settings;
     check_folder(sft)?;
     let device = sft.devices.first_name();
+    let life = progress.sign_of_life(&format!("loading {}", settings.base));
     let policy = super::load(&settings.base, &settings.adapters, device, sft.compute.as_deref())?;
+    drop(life);
     let examples = read(&settings.data, &policy.tokenizer, &policy.chat, settings.max_tokens)?;
     let (samples, validation) = match &settings.validation_data {
         Some(path) => {
@@ -159,8 +164,9 @@ fn check_folder(sft: &Sft) -> Result<()> {
     let text = serde_json::to_string_pretty(&sft.settings)?;
     let before = fs::read_to_string(&kept).with_context(|| format!("{} cannot be read", kept.display()))?;
     if before != text {
+        let change = first_change(&before, &text).map(|change| format!(": {change}")).unwrap_or_default();
         bail!(
-            "the settings or the data are not those that the run in {out} began with\nhelp: {} has them; undo the change, or give another folder",
+            "the settings or the data are not those that the run in {out} began with{change}\nhelp: {} has them; undo the change, or give another folder",
             kept.display()
         );
     }
@@ -228,7 +234,8 @@ impl Run<'_> {
             }
             let every = self.sft.settings.save_every;
             let due = if every == 0 { epoch_ends } else { step.is_multiple_of(every) };
-            if due || is_stuck {
+            let stops = self.sft.stop.is_cancelled() && step < self.training.steps();
+            if due || is_stuck || stops {
                 steps.sync_data()?;
                 self.save()?;
             }
@@ -236,6 +243,13 @@ impl Run<'_> {
                 bail!(
                     "{MOST_SKIPS} steps in a row were skipped, so the run ends; its state after step {step} is kept\nhelp: lower the learning rate, or look for broken examples"
                 );
+            }
+            if stops {
+                bar.finish();
+                return Err(Error::new(Cancelled).context(format!(
+                    "fine-tuning stopped after step {step} of {}, and its state is kept\nhelp: go on with the same command and `--resume`",
+                    self.training.steps()
+                )));
             }
         }
         bar.finish();

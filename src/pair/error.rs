@@ -10,8 +10,15 @@ use super::manifest::LAYOUT;
 /// A half of a pair that is not the one that was evaluated. `--allow-mismatch` uses it all the same.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
-    #[error("the policy is {found}, and the harness of this pair was evaluated with the policy {expected}")]
-    Policy { expected: Digest, found: Digest },
+    #[error(
+        "the policy is {found}{why}, and the harness of this pair was evaluated with the policy {expected}"
+    )]
+    Policy {
+        expected: Digest,
+        found: Digest,
+        /// The first file that differs, in brackets; empty where another policy was named.
+        why: String,
+    },
     #[error("the base policy `{name}` is {found}, and the adapter of this pair belongs on {expected}")]
     Base { name: String, expected: Digest, found: Digest },
     #[error("the harness is {found}, and the policy of this pair was evaluated with the harness {expected}")]
@@ -92,7 +99,7 @@ pub enum PairError {
         "the plugin `{plugin}` of the harness runs the command `{runs}`, and a pair with a command in it is not packed by itself\nhelp: take the plugin out of the harness, or pack it with `--allow-commands`; whoever gets the pair is told of the command"
     )]
     RunsCommand { plugin: String, runs: String },
-    #[error("{path} exists already, and nothing is overwritten\nhelp: give a new folder", path = .path.display())]
+    #[error("{path} exists already, and nothing is overwritten\nhelp: give another name", path = .path.display())]
     Exists { path: PathBuf },
     #[error("{path} is not a folder of this user alone, and what lies in it is not trusted\nhelp: remove it, or give another new folder", path = .path.display())]
     NotOwn { path: PathBuf },

@@ -1,5 +1,6 @@
 //! Is a pair whole, and do its halves belong together?
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -75,7 +76,8 @@ pub fn open(folder: &Path, halves: Halves) -> Result<Pair, PairError> {
     }
     let policy = folder_digest(below(&found, "policy"));
     if policy != manifest.policy.digest {
-        mismatches.push(Mismatch::Policy { expected: manifest.policy.digest, found: policy });
+        let why = first_change(&manifest, &found);
+        mismatches.push(Mismatch::Policy { expected: manifest.policy.digest, found: policy, why });
     }
     let outside_policy = |name: &&String| !name.starts_with("policy/");
     for (file, expected) in &manifest.files {
@@ -88,6 +90,10 @@ pub fn open(folder: &Path, halves: Halves) -> Result<Pair, PairError> {
     }
     if let Some(file) = found.keys().filter(outside_policy).find(|file| !manifest.files.contains_key(*file)) {
         return Err(PairError::Unnamed { file: file.clone() });
+    }
+    // A harness that was changed may be none any more, which would be told of in its place.
+    if let (Halves::MustMatch, Some(mismatch)) = (halves, mismatches.first()) {
+        return Err(PairError::Mismatch { mismatch: mismatch.clone() });
     }
     let path = folder.join("harness.json");
     let json = fs::read(&path).map_err(PairError::io("read", &path))?;
@@ -103,6 +109,21 @@ pub fn open(folder: &Path, halves: Halves) -> Result<Pair, PairError> {
         (Halves::MustMatch, Some(mismatch)) => Err(PairError::Mismatch { mismatch: mismatch.clone() }),
         _ => Ok(Pair { folder: folder.to_owned(), manifest, harness, mismatches }),
     }
+}
+
+/// In brackets, the first file of the policy that is not as it was packed.
+fn first_change(manifest: &PairManifest, found: &BTreeMap<String, Digest>) -> String {
+    let told: BTreeMap<_, _> = below(&manifest.files, "policy").collect();
+    let found: BTreeMap<_, _> = below(found, "policy").collect();
+    for (file, digest) in &told {
+        match found.get(file) {
+            None => return format!(" (policy/{file} is missing)"),
+            Some(other) if other != digest => return format!(" (policy/{file} was changed)"),
+            Some(_) => {}
+        }
+    }
+    let added = found.keys().find(|file| !told.contains_key(*file));
+    added.map_or_else(String::new, |file| format!(" (policy/{file} was added)"))
 }
 
 /// What a changed file means: a half of the pair is another one, or a file is damaged.

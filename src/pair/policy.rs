@@ -180,7 +180,7 @@ pub fn load(pair: &Pair, chosen: &Chosen) -> Result<(checkpoint::Policy, Vec<Mis
                 false => digest_of(other)?,
             };
             if found != told.digest {
-                note(Mismatch::Policy { expected: told.digest, found })?;
+                note(Mismatch::Policy { expected: told.digest, found, why: String::new() })?;
             }
             other.clone()
         }

@@ -63,6 +63,10 @@ pub async fn until_signal(
         _ = interrupt.recv() => {}
     }
     drain.begin();
+    eprintln!(
+        "stopping: what is under way is finished, for at most {} seconds; once more ends it at once",
+        limit.as_secs_f64()
+    );
     tokio::select! {
         ended = &mut server => ended.map(|()| Ended::Drained),
         _ = terminate.recv() => Ok(Ended::Cut),

@@ -1,5 +1,6 @@
 //! What does a person see of a run? Progress while it works, the report after.
 
+mod change;
 mod dump;
 mod lineage;
 mod progress;
@@ -9,6 +10,7 @@ mod status;
 mod tensorboard;
 mod watched;
 
+pub use change::first_change;
 pub use dump::dump;
 pub use lineage::lineage;
 pub use progress::{Progress, printable};

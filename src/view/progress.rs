@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tandem_host::agent::{EpisodeRecord, Outcome};
 
 /// Where progress goes: standard error.
@@ -34,17 +34,19 @@ impl Progress {
 
     /// A bar over `total` items.
     pub fn start(&self, label: &str, total: usize) -> Bar {
-        let bar = match &self.bars {
-            Some(bars) => bars.add(ProgressBar::new(total as u64)),
-            None => ProgressBar::hidden(),
-        };
-        bar.set_length(total as u64);
-        if let Ok(style) =
-            ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {per_sec} {msg} {eta} left")
-        {
-            bar.set_style(style);
+        self.styled(label, total, "{prefix} {wide_bar} {pos}/{len} {per_sec} {msg} {eta} left")
+    }
+
+    fn styled(&self, label: &str, total: usize, template: &str) -> Bar {
+        let hidden = ProgressDrawTarget::hidden();
+        let mut bar = ProgressBar::with_draw_target(Some(total as u64), hidden).with_prefix(label.to_owned());
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar = bar.with_style(style);
         }
-        bar.set_prefix(label.to_owned());
+        // Last, since it draws.
+        if let Some(bars) = &self.bars {
+            bar = bars.add(bar);
+        }
         Bar {
             bar,
             label: label.to_owned(),
@@ -59,10 +61,7 @@ impl Progress {
 
     /// A sign of life for work without items.
     pub fn spin(&self, label: &str) -> Bar {
-        let bar = self.start(label, 0);
-        if let Ok(style) = ProgressStyle::with_template("{prefix} {spinner} {elapsed}") {
-            bar.bar.set_style(style);
-        }
+        let bar = self.styled(label, 0, "{prefix} {spinner} {elapsed}");
         bar.bar.enable_steady_tick(std::time::Duration::from_millis(200));
         bar
     }

@@ -255,7 +255,11 @@ impl fmt::Display for Status {
             writeln!(f, "  episodes   {:>6} {arm}: {rate:.1} % solved{invalid}", counts.episodes)?;
         }
         let GateCounts { begun, accepted, rejected } = &self.gates;
-        writeln!(f, "  gates      {begun}: {accepted} accepted, {rejected} rejected")?;
+        let open = match begun - accepted - rejected {
+            0 => String::new(),
+            open => format!(", {open} not decided"),
+        };
+        writeln!(f, "  gates      {begun}: {accepted} accepted, {rejected} rejected{open}")?;
         writeln!(f, "  tokens     {} sampled", self.sampled_tokens)?;
         if self.teacher_tokens > 0 {
             writeln!(f, "  teachers   {} tokens, cost {:.4}", self.teacher_tokens, self.teacher_cost)?;

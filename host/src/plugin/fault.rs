@@ -48,9 +48,10 @@ pub enum PluginFault {
 const EXPLANATION: usize = 2_000;
 
 /// What it said of its failure, or the end of what it wrote to standard error: most languages put
-/// their panic message there.
+/// their panic message there. Rust's asks for a variable that no plugin can have.
 fn said(output: &str) -> String {
-    match output.trim() {
+    let asks = |line: &&str| !line.starts_with("note: run with `RUST_BACKTRACE=");
+    match output.lines().filter(asks).collect::<Vec<_>>().join("\n").trim() {
         "" => String::new(),
         text => format!("; it wrote: {text}"),
     }

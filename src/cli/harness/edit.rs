@@ -253,8 +253,10 @@ fn assign<T: Serialize + DeserializeOwned>(record: &T, assignment: &Assignment) 
     map.insert(key.clone(), parsed);
     serde_json::from_value(Value::Object(map)).map_err(|error| {
         // A value may be left out where it is the default, so only the reader knows them all.
-        if error.to_string().starts_with("unknown field") {
-            let (section, keys) = (section.name(), keys.join(", "));
+        let told = error.to_string();
+        if told.starts_with("unknown field") {
+            let all = told.split_once("expected one of ").map(|(_, all)| all.to_owned());
+            let (section, keys) = (section.name(), all.unwrap_or_else(|| keys.join(", ")));
             return anyhow::anyhow!("`{section}` has no value `{key}`\nhelp: its values are {keys}");
         }
         anyhow::anyhow!(
@@ -391,8 +393,8 @@ mod tests {
             &["limits.turnz=1"],
             arguments(),
             expect![[r#"
-            `limits` has no value `turnz`
-            help: its values are `command_seconds`, `deferrals`, `format_errors`, `observation_chars`, `protocol`, `seconds`, `tokens`, `turns`"#]],
+                `limits` has no value `turnz`
+                help: its values are `protocol`, `shell`, `hand_in`, `condense`, `turns`, `tokens`, `seconds`, `money`, `command_seconds`, `observation_chars`, `format_errors`, `deferrals`"#]],
         );
         check(
             &["limits.turns=many"],

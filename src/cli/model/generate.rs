@@ -14,8 +14,8 @@ use tandem_trainer::generate::{
 };
 use tandem_trainer::tokenizer::TextStream;
 
-use super::PolicyArguments;
 use super::prompts::{self, Ending, Line};
+use super::{PolicyArguments, at_least_one};
 
 #[derive(clap::Args)]
 pub struct GenerateArguments {
@@ -31,16 +31,16 @@ pub struct GenerateArguments {
     #[arg(long, value_name = "FILE")]
     prompts: Option<PathBuf>,
     /// Most tokens of a reply.
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, default_value_t = 256, value_parser = at_least_one)]
     max_tokens: usize,
     /// 0 takes the likeliest token each time.
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
     temperature: f32,
     /// Draw from this many of the likeliest tokens; 0 for all.
     #[arg(long, default_value_t = 0)]
     top_k: usize,
     /// Draw from the fewest likeliest tokens that together have this probability; 1 for all.
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
     top_p: f32,
     /// The same seed gives the same replies on the CPU, whatever is sampled beside them.
     #[arg(long, default_value_t = 0)]
@@ -55,10 +55,10 @@ pub struct GenerateArguments {
     #[arg(long, conflicts_with = "prompts")]
     stream: bool,
     /// Replies to each prompt.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = at_least_one)]
     samples: usize,
     /// Replies that are sampled at the same time.
-    #[arg(long, default_value_t = 16)]
+    #[arg(long, default_value_t = 16, value_parser = at_least_one)]
     slots: usize,
     /// One JSON object for each reply, with token ids and log-probabilities.
     #[arg(long)]
@@ -88,6 +88,9 @@ pub fn run(arguments: &GenerateArguments) -> Result<()> {
     }
     let policy = arguments.policy.load()?;
     let prompts = read_prompts(arguments, &policy)?;
+    if let Some(number) = prompts.iter().position(Vec::is_empty) {
+        bail!("prompt {number} has no token to go on from\nhelp: give a text of at least one letter");
+    }
     let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
     let asked = prompts.len() * arguments.samples;
     let generator = Generator::spawn(

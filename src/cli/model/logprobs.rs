@@ -9,8 +9,8 @@ use serde::Serialize;
 use tandem_trainer::checkpoint::Policy;
 use tandem_trainer::learner::{LearnerConfig, Sample, policy_logprobs};
 
-use super::PolicyArguments;
 use super::prompts::{self, Ending};
+use super::{PolicyArguments, at_least_one};
 
 #[derive(clap::Args)]
 pub struct LogprobsArguments {
@@ -22,7 +22,7 @@ pub struct LogprobsArguments {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Tokens, with padding, that go through the policy at once.
-    #[arg(long, default_value_t = 2048)]
+    #[arg(long, default_value_t = 2048, value_parser = at_least_one)]
     batch_tokens: usize,
 }
 
@@ -38,6 +38,8 @@ struct Scored {
 }
 
 pub fn run(arguments: &LogprobsArguments) -> Result<()> {
+    // A wrong path is told before the weights are read.
+    let lines = prompts::lines(&arguments.input)?;
     let policy = arguments.policy.load()?;
     let mut out: Box<dyn Write> = match &arguments.out {
         Some(path) => Box::new(BufWriter::new(
@@ -49,7 +51,7 @@ pub fn run(arguments: &LogprobsArguments) -> Result<()> {
     // A few batches are read at a time, so that lines of similar length can go together.
     let window = 4 * arguments.batch_tokens;
     let (mut waiting, mut tokens) = (Vec::new(), 0);
-    for line in prompts::lines(&arguments.input)? {
+    for line in lines {
         let (number, line) = line?;
         let ids = line
             .ids(&policy, Ending::None)

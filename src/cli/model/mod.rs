@@ -10,6 +10,7 @@ use clap::Subcommand;
 
 use super::Exit;
 use crate::model;
+use crate::view::Progress;
 
 #[derive(Subcommand)]
 pub enum ModelCommand {
@@ -55,8 +56,14 @@ struct PolicyArguments {
 
 impl PolicyArguments {
     fn load(&self) -> Result<tandem_trainer::checkpoint::Policy> {
+        let _life = Progress::new().sign_of_life(&format!("loading {}", self.model));
         model::load(&self.model, &self.adapter, &self.device, self.compute.as_deref())
     }
+}
+
+/// A count of which none makes no sense.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "a whole number from 1 on is needed".into())
 }
 
 pub fn run(command: ModelCommand) -> Result<Exit> {
@@ -68,7 +75,7 @@ pub fn run(command: ModelCommand) -> Result<Exit> {
         ModelCommand::List => {
             for known in model::KNOWN {
                 let here = if model::resolve(known.name).is_ok() { "here" } else { "not fetched" };
-                println!("{}  {} ({}), {here}", known.name, known.description, known.licence);
+                println!("{:12}  {} ({}), {here}", known.name, known.description, known.licence);
             }
         }
         ModelCommand::Info { model, json } => {

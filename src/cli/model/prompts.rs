@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
 use tandem_trainer::checkpoint::Policy;
 use tandem_trainer::tokenizer::ChatMessage;
@@ -99,9 +99,11 @@ pub fn chat(path: &Path) -> Result<Line> {
         List(Vec<ChatMessage>),
         Object { messages: Vec<ChatMessage> },
     }
-    let chat: Chat = serde_json::from_str(&text).with_context(|| {
-        format!(
-            "{} is no conversation\nhelp: give a JSON list such as [{{\"role\": \"user\", \"content\": \"…\"}}]; roles are system, user, assistant and tool",
+    // What serde says of a choice names our own types.
+    let chat: Chat = serde_json::from_str(&text).map_err(|error| {
+        let why = if error.is_data() { String::new() } else { format!(": {error}") };
+        anyhow!(
+            "{} is no conversation{why}\nhelp: give a JSON list such as [{{\"role\": \"user\", \"content\": \"…\"}}]; roles are system, user, assistant and tool",
             path.display()
         )
     })?;

@@ -9,6 +9,7 @@ use tandem_host::plugin::{AdmissionError, Grants, check};
 
 use super::read;
 use crate::cli::{Exit, setup};
+use crate::view::Progress;
 
 #[derive(Args)]
 pub struct CheckArguments {
@@ -29,7 +30,10 @@ pub async fn run(arguments: CheckArguments) -> Result<Exit> {
     let bytes = read(&arguments.file)?;
     let named = arguments.no_grants || !arguments.grants.is_empty();
     let grants = named.then(|| Grants::parse(&arguments.grants)).transpose()?;
-    match check(&setup::engine()?, &bytes, grants.as_ref(), &setup::admission()?).await {
+    let life = Progress::new().sign_of_life("compiling and trying it");
+    let checked = check(&setup::engine()?, &bytes, grants.as_ref(), &setup::admission()?).await;
+    drop(life);
+    match checked {
         Ok(report) if arguments.json => println!("{}", serde_json::to_string_pretty(&report)?),
         Ok(report) => println!("{report}"),
         Err(reasons) => {

@@ -40,8 +40,10 @@ pub async fn run(arguments: RunArguments) -> Result<Exit> {
         println!("{}", serde_json::to_string_pretty(&sample(point))?);
         return Ok(Exit::Done);
     }
-    let input = serde_json::from_str(&arguments.input).context("--input is not JSON")?;
-    let settings = serde_json::from_str(&arguments.settings).context("--settings is not a JSON object")?;
+    let input = serde_json::from_str(&arguments.input)
+        .context("`--input` is not JSON\nhelp: `--show-input` prints the whole input of a point")?;
+    let settings = serde_json::from_str(&arguments.settings)
+        .context("`--settings` is not a JSON object\nhelp: write it like '{\"turns\": 3}'")?;
     let grants = arguments.grants.map(|words| Grants::parse(&words)).transpose()?;
     let how = RunPoint { grants, settings, seed: arguments.seed, workspace: Arc::new(NoWorkspace) };
     let bytes = read(&arguments.file)?;

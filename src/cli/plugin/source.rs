@@ -8,6 +8,7 @@ use clap::Args;
 use tandem_host::forge::{Built, ForgeError, Language, Provenance, Source};
 
 use crate::cli::{Exit, setup};
+use crate::view::Progress;
 
 /// The name, without its ending, of the source that `tandem plugin new` writes.
 pub const STEM: &str = "plugin";
@@ -53,6 +54,7 @@ pub async fn run(arguments: BuildArguments) -> Result<Exit> {
 /// Builds in the sandbox of the forge; the inner error is what the forge says of the source.
 pub async fn build(source: Source) -> Result<Result<Built, ForgeError>> {
     let forge = setup::forge()?;
+    let _life = Progress::new().sign_of_life("building");
     Ok(tokio::task::spawn_blocking(move || forge.build(&source)).await?)
 }
 

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::json;
-use tandem_host::forge::{Forge, ForgeError, Language};
+use tandem_host::forge::{Forge, ForgeError, Language, Tool};
 
 use crate::cli::{Exit, setup};
+use crate::view::Progress;
 
 #[derive(Args)]
 pub struct ToolsArguments {
@@ -44,7 +45,9 @@ fn wanted(words: &[String]) -> Result<BTreeSet<Language>> {
 
 /// Installs what is missing.
 fn install(forge: &Forge, languages: &BTreeSet<Language>) -> Result<Exit> {
+    let progress = Progress::new();
     for language in languages {
+        let _life = progress.sign_of_life(&format!("getting what builds {language}"));
         if let Err(missing) = forge.tools(*language) {
             match forge.install(*language)? {
                 Some(folder) => eprintln!("{language}: installed into {}", folder.display()),
@@ -52,21 +55,22 @@ fn install(forge: &Forge, languages: &BTreeSet<Language>) -> Result<Exit> {
             }
         }
         let tools = forge.tools(*language)?;
-        let names: Vec<_> = tools.iter().map(|tool| format!("{} {}", tool.name, tool.version)).collect();
-        println!("{language}: {}", names.join(", "));
+        println!("{}", told(*language, &tools));
     }
     Ok(Exit::Done)
 }
 
 fn show(forge: &Forge, as_json: bool) -> Result<Exit> {
-    let mut rows = Vec::new();
+    let (mut rows, progress) = (Vec::new(), Progress::new());
     for language in Language::ALL {
-        let row = match forge.tools(language) {
+        // The first time on a machine, what a language needs is prepared: libraries are compiled.
+        let life = progress.sign_of_life(&format!("looking at what builds {language}"));
+        let tools = forge.tools(language);
+        drop(life);
+        let row = match tools {
             Ok(tools) => {
                 if !as_json {
-                    let names: Vec<_> =
-                        tools.iter().map(|tool| format!("{} {}", tool.name, tool.version)).collect();
-                    println!("{language}: {}", names.join(", "));
+                    println!("{}", told(language, &tools));
                 }
                 json!({"language": language, "tools": tools})
             }
@@ -84,4 +88,13 @@ fn show(forge: &Forge, as_json: bool) -> Result<Exit> {
         println!("{}", serde_json::to_string_pretty(&rows)?);
     }
     Ok(Exit::Done)
+}
+
+/// A language with its tools. Many a tool begins its version with its own name.
+fn told(language: Language, tools: &[Tool]) -> String {
+    let one = |tool: &Tool| {
+        let version = tool.version.strip_prefix(tool.name.as_str()).unwrap_or(&tool.version);
+        format!("{} {}", tool.name, version.trim_start())
+    };
+    format!("{language}: {}", tools.iter().map(one).collect::<Vec<_>>().join(", "))
 }

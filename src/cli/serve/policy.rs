@@ -13,6 +13,7 @@ use crate::cli::Exit;
 use crate::cli::pair::{HalvesArguments, warn};
 use crate::model;
 use crate::serve::{Drain, policy, until_signal};
+use crate::view::Progress;
 
 /// The longest context that is kept without being asked for: its keys and values take memory.
 const CONTEXT: usize = 8192;
@@ -81,7 +82,9 @@ pub async fn run(arguments: PolicyArguments) -> Result<Exit> {
     }
     // Whoever may not listen is told before the weights are read.
     let listener = arguments.who.listen(&arguments.listen).await?;
+    let life = Progress::new().sign_of_life("loading the policy");
     let loaded = tokio::task::block_in_place(|| load(&arguments))?;
+    drop(life);
     let Loaded { policy, name, version, context, sampling, reply_tokens } = loaded;
     let context = arguments.context.unwrap_or(context);
     let config = GeneratorConfig { slots: arguments.slots, context };

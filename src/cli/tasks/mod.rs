@@ -84,7 +84,7 @@ pub async fn run(command: TasksCommand) -> Result<Exit> {
             if json {
                 println!("{}", serde_json::to_string_pretty(&report)?);
             } else {
-                print!("{report}");
+                println!("{}", report.to_string().trim_end());
             }
             Ok(if report.is_fit() { Exit::Done } else { Exit::No })
         }

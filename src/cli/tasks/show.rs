@@ -1,6 +1,7 @@
 //! `tandem tasks show`: what does a task ask for, and how is it judged?
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use tandem_host::task::{Reference, Rule, Task, TaskSet};
@@ -10,7 +11,7 @@ use crate::cli::Exit;
 pub fn run(tasks: &Path, name: Option<&str>) -> Result<Exit> {
     let set = TaskSet::load(tasks)?;
     let task = match (name, set.tasks()) {
-        (Some(name), _) => match set.get(name) {
+        (Some(name), tasks) => match set.get(name).or_else(|| in_folder(tasks, name)) {
             Some(task) => task,
             None => bail!("there is no task `{name}`\nhelp: `tandem tasks list` shows the names"),
         },
@@ -19,6 +20,11 @@ pub fn run(tasks: &Path, name: Option<&str>) -> Result<Exit> {
     };
     print!("{}", describe(task)?);
     Ok(Exit::Done)
+}
+
+/// The task in the folder of that name, as it is easily taken for the task's own.
+fn in_folder<'a>(tasks: &'a [Arc<Task>], name: &str) -> Option<&'a Arc<Task>> {
+    tasks.iter().find(|task| task.folder().file_name().is_some_and(|folder| folder == name))
 }
 
 fn describe(task: &Task) -> Result<String> {
