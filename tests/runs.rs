@@ -285,6 +285,59 @@ fn an_evaluation_measures_the_arms_that_apply_on_tasks_that_were_not_seen() {
     );
 }
 
+/// An evaluation that is taken up again when the run has gone on asks what it asked before.
+#[test]
+fn a_run_that_grows_between_two_calls_changes_nothing_of_an_evaluation() {
+    let site = Site::new();
+    let teacher = program::root().join("examples/teachers/century-skill.md");
+    let text =
+        scripted::CAMPAIGN.replace("harness-only", "harness-adapt").replace("rounds = 2", "rounds = 3");
+    let skills = format!(
+        "[teacher.skill]\nkind = \"command\"\ncommand = [\"cat\", \"{}\"]\n[skills]\nper_round = 1\n",
+        teacher.display()
+    );
+    std::fs::write(site.0.path().join("campaign.toml"), format!("{text}{skills}")).unwrap();
+    // What fails does so by its idea: it hands in a wrong patch.
+    let script = "[[rules]]\nchance = 0.4\notherwise = [\"```bash\\necho other > answer.txt\\n```\", \
+                  \"```bash\\necho COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git diff\\n```\"]\n";
+    std::fs::write(site.0.path().join("script.toml"), script).unwrap();
+    let skills = || -> i64 {
+        let path = PathBuf::from(site.path("run")).join("run.sqlite");
+        let connection = rusqlite::Connection::open(path).unwrap();
+        let count = "SELECT COUNT(DISTINCT task) FROM skill";
+        connection.query_row(count, [], |row| row.get(0)).unwrap_or(0)
+    };
+    for start in 0.. {
+        assert_eq!(site.train("run").env(DIE_AT, "20").run().code, None, "no skill was written");
+        if skills() > 0 {
+            break;
+        }
+        assert!(start < 100);
+    }
+    assert_eq!(skills(), 1);
+    let ask = |out: &str, more: &[&str]| {
+        let out = site.path(out);
+        let fixed =
+            ["eval", "RUN:run", "--arms", "skills-off,skills-on", "--episodes", "1", "--json", "--out", &out];
+        json(&ok(&["eval"], site.tell(&[&fixed[..], more].concat())))
+    };
+    let begun = ask("begun", &["--report"]);
+    assert_eq!(begun["parts"][0]["tasks"], 1, "{begun}");
+    let ended = site.train("run").run();
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(skills() > 1, "the run did not grow");
+    let found = ask("begun", &[]);
+    assert_eq!(
+        (&found["parts"][0]["tasks"], &found["run_head"]),
+        (&begun["parts"][0]["tasks"], &begun["run_head"])
+    );
+    let arms = found["parts"][0]["arms"].as_array().unwrap();
+    assert_eq!(arms.len(), 2);
+    assert!(arms.iter().all(|arm| arm["episodes"] == 1), "{found}");
+    // One that begins now asks for more.
+    assert!(ask("later", &["--report"])["parts"][0]["tasks"].as_i64() > Some(1));
+}
+
 /// An arm of another run compares like with like, or says that it does not.
 #[test]
 fn a_run_that_began_otherwise_is_no_arm_unless_that_is_allowed() {
