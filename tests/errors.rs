@@ -67,6 +67,30 @@ fn settings_of_workspaces_that_are_wrong_name_the_page_with_the_keys() {
 }
 
 #[test]
+fn why_an_episode_failed_is_said_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = [
+        ("w.toml", "backend = \"host\"\n"),
+        ("script.json", r#"{"replies": ["x"]}"#),
+        ("a/task.toml", "schema_version = \"1.4\"\n"),
+        ("a/instruction.md", "Mend it.\n"),
+        ("a/environment/workspace/m.py", "x = 1\n"),
+        ("a/tests/test.sh", "echo 1 > /logs/verifier/reward.txt\n"),
+    ];
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let words = ["episode", &path("a"), "--script", &path("script.json"), "--workspaces", &path("w.toml")];
+    let output = Program::new(&words.map(str::to_owned)).env("TANDEM_HOME", &path("home")).run();
+    assert_eq!(output.code, Some(1), "{}{}", output.stdout, output.stderr);
+    let said = output.stdout + &output.stderr;
+    assert_eq!(said.matches("commands may not run without a sandbox").count(), 1, "{said}");
+}
+
+#[test]
 fn a_missing_plugin_file_is_named() {
     check(
         &[],

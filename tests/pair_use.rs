@@ -329,5 +329,13 @@ mod run {
             help: say with `--task` what to do, or name a file that says it
         "#]],
         );
+        // The agent would be given the name of the file as its task.
+        check(
+            &["--repo", "DIR/repo", "--task", "isue.md"],
+            expect![[r#"
+            error: there is no file `isue.md` with a task
+            help: check the path; a task in words has spaces in it
+        "#]],
+        );
     }
 }

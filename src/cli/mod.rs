@@ -147,15 +147,22 @@ pub fn main() -> ExitCode {
     if let Some(code) = crate::hook::quick(std::env::args_os()) {
         return ExitCode::from(code);
     }
+    let arguments = Arguments::parse();
     // CubeCL warns whenever two processes measure the same device; nothing is wrong then.
+    let level = match arguments.command {
+        // Why their one episode failed is their answer; a warning would say it twice.
+        Command::Episode(_) | Command::Run(_) => {
+            "warn,cubecl_runtime::throughput=error,tandem_host::agent=error"
+        }
+        _ => "warn,cubecl_runtime::throughput=error",
+    };
     let filter = tracing_subscriber::EnvFilter::try_from_env("TANDEM_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,cubecl_runtime::throughput=error"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .init();
-    let arguments = Arguments::parse();
     setup::choose_workspaces(arguments.workspaces, arguments.allow_host_commands);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

@@ -159,6 +159,12 @@ fn task_of(arguments: &RunArguments, folder: &Path) -> Result<Task> {
     }
     let told = arguments.task.as_deref().unwrap_or_default();
     let file = Path::new(told);
+    let is_a_path = !told.contains(char::is_whitespace) && (told.contains('/') || file.extension().is_some());
+    if is_a_path && !file.is_file() {
+        bail!(
+            "there is no file `{told}` with a task\nhelp: check the path; a task in words has spaces in it"
+        );
+    }
     let text = match file.is_file() {
         true => fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))?,
         false => told.to_owned(),

@@ -63,7 +63,7 @@ pub struct SftArguments {
     #[arg(long, default_value_t = 16)]
     batch: usize,
     /// Of an adapter 1e-3 by default, of all weights 2e-5.
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     learning_rate: Option<f64>,
     /// Steps over which the learning rate rises to its value.
     #[arg(long, default_value_t = 10)]
@@ -72,7 +72,7 @@ pub struct SftArguments {
     #[arg(long, value_enum, default_value = "linear")]
     schedule: ScheduleArgument,
     /// Share of the examples that is kept for validation.
-    #[arg(long, default_value_t = 0.0, conflicts_with = "validation_data")]
+    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true, conflicts_with = "validation_data")]
     validation: f64,
     /// Examples to validate with, in a file of their own.
     #[arg(long, value_name = "FILE")]
