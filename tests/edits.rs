@@ -138,7 +138,7 @@ fn an_edit_of_a_prompt_is_gated_published_and_told_of_whatever_was_killed() {
     let (mut kills, mut start) = (0, 0);
     loop {
         start += 1;
-        let program = match kills < 24 {
+        let program = match kills < 12 {
             // Moments around durable writes, the first ones of a start among them.
             true => site.train("killed").env(DIE_AT, &(1 + start * 7 % 13).to_string()),
             false => site.train("killed"),
@@ -151,4 +151,58 @@ fn an_edit_of_a_prompt_is_gated_published_and_told_of_whatever_was_killed() {
     }
     assert!(kills > 3, "it was killed {kills} times only");
     assert_eq!(site.ending("killed"), expected);
+}
+
+/// A policy that writes no action until it is told that nothing ran.
+const TALKS: &str = r#"
+[[rules]]
+when = "Nothing of that reply was run."
+chance = 1.0
+[[rules]]
+otherwise = ["I think that I should look at the file first."]
+"#;
+
+#[test]
+fn the_catalog_edits_a_prompt_as_a_variant_of_self_hpo() {
+    let site = Site::new();
+    let campaign = scripted::CAMPAIGN
+        .replace("harness-only", "self-hpo")
+        .replace("rounds = 2\n", "")
+        .replace("candidates = 2\n", "")
+        .replace(
+            "[evaluation]",
+            "[self_hpo]\ncycles = 1\nvariants = 5\nattempts = 1\nupdates = 1\n[evaluation]",
+        );
+    let harness = "contract = \"tandem:harness@0.1.0\"\n[limits]\nturns = 6\ncommand_seconds = 10\n";
+    for (name, text) in
+        [("campaign.toml", campaign.as_str()), ("script.toml", TALKS), ("harness.toml", harness)]
+    {
+        std::fs::write(site.path(name), text).unwrap();
+    }
+    let report = done(site.train("run").run());
+    check(
+        &report,
+        &[
+            "Screen of round 1 on 3 tasks: the incumbent 0/3",
+            "say-what-ran (prompt) 3/3",
+            "forgive-format-errors (limits) 0/3",
+            "changed prompt, say-what-ran: ",
+        ],
+    );
+    let lineage = done(site.tell(&["run", "lineage", "RUN:run"]));
+    check(
+        &lineage,
+        &[
+            "say-what-ran (prompt): the prompt `format-error`, by catalog",
+            "forgive-format-errors (limits): limits: format_errors 5, by catalog",
+            "evidence   round 1: format-error in ",
+            "not the best of the round's screen: it solved 0/3, say-what-ran (prompt) 3/3",
+        ],
+    );
+    // What is trained on afterwards ran under the edited prompt.
+    let newest = site.ending("run").ledger.pop().unwrap();
+    let connection = rusqlite::Connection::open(site.path("run/run.sqlite")).unwrap();
+    let count = "SELECT COUNT(*) FROM episode WHERE arm = 'collect' AND outcome = 'solved' AND harness = ?1";
+    let solved: u32 = connection.query_row(count, [newest], |row| row.get(0)).unwrap();
+    assert_eq!(solved, 6, "{report}");
 }

@@ -59,8 +59,8 @@ pub struct EarlierIdeas {
 }
 
 impl EarlierIdeas {
-    /// Reads them from a run.
-    pub fn of(record: &RunRecord) -> Result<Self> {
+    /// Reads them from a run whose harness is `harness`.
+    pub fn of(record: &RunRecord, harness: &HarnessManifest) -> Result<Self> {
         let mut ideas = Self::default();
         for (_, _, report) in record.phases::<CandidateReport>("candidate-")? {
             let proposal = &report.proposal;
@@ -72,7 +72,9 @@ impl EarlierIdeas {
             };
             if report.accepted() == (report.change == Change::Remove) {
                 ideas.rejected.push(idea);
-            } else if !proposal.kind.is_plugin() {
+            } else if !proposal.kind.is_plugin()
+                && proposal.edit(record.blobs())?.holds(&proposal.name, harness)
+            {
                 ideas.kept.push(idea);
             }
         }
@@ -133,7 +135,7 @@ impl NewIdeas {
         let candidates = record.phases::<CandidateReport>("candidate-")?;
         let mut tried: BTreeSet<Digest> =
             candidates.iter().map(|(_, _, report)| report.proposal.source).collect();
-        let EarlierIdeas { kept, mut rejected } = EarlierIdeas::of(record)?;
+        let EarlierIdeas { kept, mut rejected } = EarlierIdeas::of(record, incumbent)?;
         // It was admitted before, so nothing is compiled again.
         let admission = &builder.admission;
         let generation =

@@ -277,7 +277,8 @@ async fn harness_now(
         let (engine, admission) = (setup::engine()?, setup::admission()?);
         let built = Generation::build_with(&engine, manifest.clone(), run.blobs(), &admission).await?;
         let plugins = current_plugins(run, &manifest, &built.facts())?;
-        return Ok((manifest, plugins, EarlierIdeas::of(run)?));
+        let ideas = EarlierIdeas::of(run, &manifest)?;
+        return Ok((manifest, plugins, ideas));
     }
     let manifest = match &config.harness.manifest {
         Some(path) => HarnessManifest::read(path)?,

@@ -105,7 +105,12 @@ fn settings_are_set_as_a_whole() {
         the harness has no plugin `z`
         help: its plugins are `a`, `b`, `c`"#]],
     );
-    refused(r#"{"kind":"settings","plugin":"b","settings":{"trusted":true,"runs":"curl x"}}"#, expect![]);
+    refused(
+        r#"{"kind":"settings","plugin":"b","settings":{"trusted":true,"runs":"curl x"}}"#,
+        expect![[r#"
+        the setting `trusted` of `b` says which command a person trusts it with
+        help: leave it as it is"#]],
+    );
     let long = format!(r#"{{"kind":"settings","plugin":"b","settings":{{"x":"{}"}}}}"#, "x".repeat(9000));
     refused(
         &long,
