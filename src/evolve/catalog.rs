@@ -1,8 +1,8 @@
 //! The teacher that needs no network: which change of the harness answers which signal?
 //!
 //! Most answers are the source of a first-party plugin, whose `// parameter` lines
-//! are set for the case at hand; the tables are in `catalog_entries`. Behind them come edits of prompts and
-//! limits, in `catalog_edits`. What comes out is like any other teacher's: the forge compiles source, admission
+//! are set for the case at hand; the tables are in `catalog_entries`. Behind them come edits of prompts,
+//! settings and limits, in `catalog_edits`. What comes out is like any other teacher's: the forge compiles source, admission
 //! and the gate judge all.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -106,6 +106,7 @@ mod tests {
     use tandem_host::forge::{Forge, ForgeConfig, Source};
     use tandem_host::plugin::{AdmissionOptions, Engine, Grants, PluginLimits, admit};
 
+    use super::super::catalog_edits::Change;
     use super::*;
 
     #[test]
@@ -158,6 +159,34 @@ mod tests {
             assert!(source.contains("; // parameter"), "{name} has no parameter");
             assert!(source.starts_with("//! ") && source.contains("Grants: "), "{name}");
         }
+    }
+
+    #[tokio::test]
+    async fn every_setting_is_one_that_the_plugin_takes() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = crate::model::home().unwrap().join("forge");
+        let builder = crate::campaign::Builder {
+            engine: Engine::new(PluginLimits::default()).unwrap(),
+            forge: std::sync::Arc::new(Forge::new(ForgeConfig::new(cache)).unwrap()),
+            admission: AdmissionOptions::default(),
+            blobs: tandem_host::store::BlobStore::open(folder.path()).unwrap(),
+        };
+        let mut checked = 0;
+        for adjustment in ADJUSTMENTS {
+            let Change::Set { plugin, .. } = adjustment.change else { continue };
+            assert_eq!(adjustment.edit(&HarnessManifest::bare()), None, "{plugin} is not there");
+            let answer = ANSWERS.iter().find(|answer| answer.mechanism == plugin).unwrap();
+            let first = proposal(answer, mechanism(answer));
+            let built = builder.build(plugin, &first.edit, &HarnessManifest::bare()).await.unwrap();
+            let built = built.unwrap_or_else(|refused| panic!("{}", refused.reason));
+            let harness = built.generation.manifest().clone();
+            let edit = adjustment.edit(&harness).unwrap();
+            let set = builder.build(adjustment.name, &edit, &harness).await.unwrap();
+            let set = set.unwrap_or_else(|refused| panic!("{}", refused.reason));
+            assert_eq!(adjustment.edit(set.generation.manifest()), None, "it is set already");
+            checked += 1;
+        }
+        assert!(checked > 0);
     }
 
     #[tokio::test]
@@ -223,7 +252,9 @@ mod tests {
         let hands = include_str!("../../examples/harnesses/hands/harness.toml");
         let hands = HarnessManifest::from_toml("hands", hands).unwrap();
         for (harness, name) in [(HarnessManifest::bare(), "bare"), (hands, "hands")] {
-            for adjustment in ADJUSTMENTS {
+            // A setting is for a plugin that is there; the test below has one.
+            let fits = |adjustment: &&Adjustment| !matches!(adjustment.change, Change::Set { .. });
+            for adjustment in ADJUSTMENTS.iter().filter(fits) {
                 let edit = adjustment.edit(&harness);
                 let edit = edit.unwrap_or_else(|| panic!("{} does not fit {name}", adjustment.name));
                 let edited = edit.apply(adjustment.name, None, &harness).unwrap();

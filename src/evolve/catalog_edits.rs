@@ -1,7 +1,8 @@
-//! Which edits of prompts and limits does the catalog have, and which signals do they answer?
+//! Which edits of prompts, settings and limits does the catalog have, and which signals do they answer?
 //!
 //! They come after the plugins that answer the same signal. Each is made for the harness that is in force:
-//! a sentence goes behind the prompt that is there, a limit moves from where it is.
+//! a sentence goes behind the prompt that is there, a limit moves from where it is, a setting is for a plugin that
+//! is there.
 
 use tandem_host::harness::{HarnessManifest, Limits};
 
@@ -21,6 +22,12 @@ pub(super) enum Change {
     /// A paragraph behind the text of a prompt.
     Append(PromptName, &'static str),
     Limits(fn(&Limits) -> LimitsEdit),
+    /// A setting of a plugin of the catalog, beside those that it has.
+    Set {
+        plugin: &'static str,
+        key: &'static str,
+        value: u64,
+    },
 }
 
 impl Adjustment {
@@ -33,6 +40,12 @@ impl Adjustment {
                     return None;
                 }
                 Edit::Prompt { prompt: *prompt, text: format!("{}\n\n{sentence}", now.trim_end()) }
+            }
+            Change::Set { plugin, key, value } => {
+                let entry = harness.plugins.iter().find(|entry| entry.name == *plugin)?;
+                let mut settings = entry.settings.clone();
+                settings.insert((*key).into(), (*value).into());
+                Edit::Settings { plugin: (*plugin).into(), settings }
             }
             Change::Limits(change) => Edit::Limits { limits: change(&harness.limits) },
         };
@@ -105,6 +118,12 @@ pub(super) const ADJUSTMENTS: &[Adjustment] = &[
             ..LimitsEdit::default()
         }),
         rationale: "the report of a failing run is read without a cut in its middle",
+    },
+    Adjustment {
+        signal: LongOutput,
+        name: "fold-earlier",
+        change: Change::Set { plugin: "fold-output", key: "max_lines", value: 50 },
+        rationale: "output that is still long to read is folded too",
     },
     Adjustment {
         signal: LongOutput,
