@@ -113,6 +113,70 @@ fn the_record_of_a_plugin_goes_with_it() {
 }
 
 #[test]
+fn an_edit_of_a_prompt_goes_with_the_pair_as_long_as_the_harness_shows_it() {
+    let scratch = FIXTURE.copy();
+    let run = scratch.folder.path().join("run");
+    copy(&FIXTURE.path("run"), &run);
+    let blob = |bytes: &[u8]| {
+        let hex = hex::encode(Sha256::digest(bytes));
+        std::fs::write(run.join("blobs").join(&hex), bytes).unwrap();
+        format!("sha256:{hex}")
+    };
+    let connection = rusqlite::Connection::open(run.join("run.sqlite")).unwrap();
+    let sql = "SELECT digest FROM publication ORDER BY seq DESC LIMIT 1";
+    let last: String = connection.query_row(sql, [], |row| row.get(0)).unwrap();
+    let manifest = std::fs::read(run.join("blobs").join(&last["sha256:".len()..])).unwrap();
+    let mut manifest: Value = serde_json::from_slice(&manifest).unwrap();
+    manifest["prompts"]["system"] = json!("Be careful.");
+    let harness = blob(manifest.to_string().as_bytes());
+    let report = |signal: &str, edit: Value| {
+        let gate: String = connection
+            .query_row("SELECT report FROM phase WHERE name = 'candidate-0'", [], |row| row.get(0))
+            .unwrap();
+        let gate: Value = serde_json::from_str(&gate).unwrap();
+        let source = blob(edit.to_string().as_bytes());
+        let report = json!({
+            "proposal": {
+                "name": "be-careful", "signal": signal, "kind": edit["kind"], "source": source,
+                "rationale": "The policy takes care.",
+            },
+            "plugin": null, "incumbent": last, "harness": harness, "build_seconds": 0.0, "refused": null,
+            "gate": gate["gate"],
+        });
+        report.to_string()
+    };
+    let phase = "INSERT OR REPLACE INTO phase (round, name, report) VALUES (1, ?1, ?2)";
+    let prompt = |text: &str| json!({"kind": "prompt", "prompt": "system", "text": text});
+    // Two were accepted one after the other; the later one is what the harness says.
+    for (name, edit) in [("candidate-1", prompt("Be quick.")), ("candidate-2", prompt("Be careful."))] {
+        connection.execute(phase, [name, &report("limit-without-edits", edit)]).unwrap();
+    }
+    connection
+        .execute("INSERT INTO publication (round, digest, reason) VALUES (1, ?1, 'changed')", [&harness])
+        .unwrap();
+    drop(connection);
+    let done = |words: &[&str]| {
+        let output = scratch.run(words);
+        assert_eq!(output.code, Some(0), "{words:?}: {}{}", output.stdout, output.stderr);
+        output.stdout
+    };
+    done(&["pair", "pack", "DIR/run", "-o", "DIR/edited"]);
+    done(&["pair", "verify", "DIR/edited"]);
+    let told: Value = serde_json::from_str(&done(&["pair", "inspect", "DIR/edited", "--json"])).unwrap();
+    let [edit] = told["edits"].as_array().unwrap().as_slice() else { panic!("{}", told["edits"]) };
+    assert_eq!(edit["edit"], prompt("Be careful."));
+    assert_eq!(edit["provenance"]["author"]["kind"], "catalog");
+    assert_eq!(edit["provenance"]["evidence"]["episodes"], 3);
+    assert_eq!(edit["provenance"]["gate"]["verdict"], "accept");
+    assert_eq!(told["harness_manifest"]["prompts"]["system"], "Be careful.");
+    let page = done(&["pair", "inspect", "DIR/edited"]);
+    let line = "  be-careful changes the prompt `system`; from the catalog\n      The policy takes care.\n";
+    assert!(page.contains(line), "{page}");
+    // A pair without edits says nothing of them, as pairs of earlier programs do.
+    assert!(scratch.manifest().get("edits").is_none());
+}
+
+#[test]
 fn a_diff_tells_what_a_pair_newly_asks_for() {
     FIXTURE.check(
         &["pair", "diff", "DIR/early", "DIR/pair"],

@@ -5,13 +5,16 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use async_trait::async_trait;
-use tandem_host::forge::{Forge, ForgeError, Language, Provenance, Source};
-use tandem_host::harness::{Generation, HarnessManifest, PluginEntry};
+use tandem_host::forge::{Built, Forge, ForgeError, Language, Provenance, Source};
+use tandem_host::harness::{Generation, HarnessManifest};
 use tandem_host::plugin::{AdmissionOptions, Engine};
 use tandem_host::store::{BlobStore, Digest, write_whole};
 
-use crate::evolve::Proposal;
 use crate::evolve::teacher::Judge;
+use crate::evolve::{Edit, Proposal};
+
+/// Names shorter than this are found by chance, as in the scan of components at admission.
+const FORBIDDEN_CHARS: usize = 8;
 
 /// Builds candidates over one harness.
 #[derive(Clone)]
@@ -25,7 +28,8 @@ pub struct Builder {
 
 /// A candidate that was built and admitted.
 pub struct Candidate {
-    pub plugin: Digest,
+    /// The component that was built, of a plugin.
+    pub plugin: Option<Digest>,
     pub seconds: f64,
     pub generation: Arc<Generation>,
     /// The points and capabilities that the component has.
@@ -40,57 +44,91 @@ pub struct Refused {
     pub reason: String,
 }
 
-/// What the builder needs of a proposal.
-pub struct Parts<'a> {
-    pub name: &'a str,
-    pub language: Language,
-    pub source: &'a str,
-    pub grants: &'a [String],
-}
-
 impl Builder {
-    /// Builds `parts` and puts it into `incumbent`, in the place of a plugin of the same name if there is one.
+    /// Makes the harness that `edit`, proposed as `name`, makes of `incumbent`. Only a plugin goes through
+    /// the forge; admission is the same for every kind.
     ///
     /// # Errors
     /// Trouble of this machine; what is wrong with the proposal is the inner error.
     pub async fn build(
         &self,
-        parts: Parts<'_>,
+        name: &str,
+        edit: &Edit,
         incumbent: &HarnessManifest,
     ) -> Result<Result<Candidate, Refused>> {
-        let name = parts.language.file_name(parts.name);
-        let source = Source::File { name, text: parts.source.to_owned() };
+        let built = match edit {
+            Edit::Plugin { language, source, .. } => match self.forged(name, *language, source).await? {
+                Ok(built) => Some(built),
+                Err(reason) => return Ok(Err(Refused { plugin: None, seconds: 0.0, reason })),
+            },
+            _ => None,
+        };
+        let (plugin, built) = built.unzip();
+        let seconds = built.as_ref().map_or(0.0, |built| built.seconds);
+        let made = match self.screened(edit) {
+            Ok(()) => edit.apply(name, plugin, incumbent),
+            Err(reason) => Err(reason),
+        };
+        let made = made.and_then(|manifest| match manifest.digest() == incumbent.digest() {
+            true => {
+                Err("the harness is so already: the edit changes nothing\nhelp: propose another change"
+                    .into())
+            }
+            false => Ok(manifest),
+        });
+        let admitted = match made {
+            Ok(manifest) => {
+                let built = Generation::build_with(&self.engine, manifest, &self.blobs, &self.admission);
+                built.await.map_err(|error| error.to_string())
+            }
+            Err(reason) => Err(reason),
+        };
+        let checked = admitted.and_then(|generation| {
+            edit.check_admitted(&generation.facts())?;
+            Ok(generation)
+        });
+        let (exports, grants) = built.map(|built| (built.exports, built.grants)).unwrap_or_default();
+        Ok(match checked {
+            Ok(generation) => Ok(Candidate { plugin, seconds, generation, exports, grants }),
+            Err(reason) => Err(Refused { plugin, seconds, reason }),
+        })
+    }
+
+    /// Source to a component that is kept.
+    async fn forged(
+        &self,
+        name: &str,
+        language: Language,
+        source: &str,
+    ) -> Result<Result<(Digest, Built), String>> {
+        let source = Source::File { name: language.file_name(name), text: source.to_owned() };
         let forge = self.forge.clone();
         let built = match tokio::task::spawn_blocking(move || forge.build(&source)).await? {
             Ok(built) => built,
             Err(error @ (ForgeError::Toolchain { .. } | ForgeError::Io { .. })) => return Err(error.into()),
-            Err(error) => {
-                return Ok(Err(Refused { plugin: None, seconds: 0.0, reason: error.to_string() }));
-            }
+            Err(error) => return Ok(Err(error.to_string())),
         };
         let plugin = self.blobs.put(&built.component)?;
         // For the pair, which says what made a component.
         let beside = Provenance::path_beside(&self.blobs.path(&plugin));
         write_whole(&beside, &serde_json::to_vec(&built.provenance)?)
             .with_context(|| format!("{} cannot be written", beside.display()))?;
-        let mut manifest = incumbent.clone();
-        let entry = PluginEntry {
-            name: parts.name.to_owned(),
-            digest: plugin,
-            grants: parts.grants.to_vec(),
-            settings: serde_json::Map::new(),
-        };
-        match manifest.plugins.iter_mut().find(|existing| existing.name == entry.name) {
-            Some(existing) => *existing = entry,
-            None => manifest.plugins.push(entry),
+        Ok(Ok((plugin, built)))
+    }
+
+    /// Refuses text that names a task: admission looks for that in components alone.
+    fn screened(&self, edit: &Edit) -> Result<(), String> {
+        if let Edit::Plugin { .. } = edit {
+            return Ok(());
         }
-        let seconds = built.seconds;
-        Ok(match Generation::build_with(&self.engine, manifest, &self.blobs, &self.admission).await {
-            Ok(generation) => {
-                Ok(Candidate { plugin, seconds, generation, exports: built.exports, grants: built.grants })
-            }
-            Err(error) => Err(Refused { plugin: Some(plugin), seconds, reason: error.to_string() }),
-        })
+        let text = edit.written();
+        let telling = self.admission.forbidden.iter().filter(|name| name.len() >= FORBIDDEN_CHARS);
+        match telling.into_iter().find(|name| text.contains(name.as_str())) {
+            None => Ok(()),
+            Some(name) => Err(format!(
+                "it holds the string `{name}`, which belongs to a task or its tests\nhelp: write what holds for every task"
+            )),
+        }
     }
 }
 
@@ -103,18 +141,13 @@ pub struct Bench<'a> {
 #[async_trait]
 impl Judge for Bench<'_> {
     async fn judge(&self, mut proposal: Proposal) -> Result<Result<Proposal, String>> {
-        let parts = Parts {
-            name: &proposal.name,
-            language: proposal.language,
-            source: &proposal.source,
-            grants: &proposal.grants,
-        };
-        let built =
-            self.builder.build(parts, self.incumbent).await.context("the proposal cannot be built")?;
+        let built = self.builder.build(&proposal.name, &proposal.edit, self.incumbent).await;
+        let built = built.context("the proposal cannot be built")?;
         let candidate = match built {
             Ok(candidate) => candidate,
             Err(refused) => return Ok(Err(refused.reason)),
         };
+        let Edit::Plugin { grants, .. } = &mut proposal.edit else { return Ok(Ok(proposal)) };
         if let Some(manifest) = &proposal.manifest {
             // A schema of settings is no hook point and needs no mention.
             let exports: Vec<&String> =
@@ -131,7 +164,7 @@ impl Judge for Bench<'_> {
             }
         }
         // A grant that nothing uses is not given.
-        proposal.grants.retain(|grant| candidate.grants.contains(grant));
+        grants.retain(|grant| candidate.grants.contains(grant));
         Ok(Ok(proposal))
     }
 }

@@ -61,6 +61,7 @@ impl Run {
             proposal: ProposalRow {
                 name: "hold-empty-patch".into(),
                 signal: Signal::EmptyPatch,
+                kind: Default::default(),
                 source: harness("source"),
                 language: Language::default(),
                 grants: vec![],

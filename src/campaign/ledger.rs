@@ -14,6 +14,7 @@ use tandem_host::store::Digest;
 use super::record::RunRecord;
 use super::reports::{CandidateReport, Change};
 use super::steps::{HOLDOUT, HoldoutReport};
+use crate::evolve::EditKind;
 
 /// The key and actor of the first harness, which no gate let in.
 const FIRST: &str = "campaign";
@@ -56,9 +57,9 @@ fn entries(record: &RunRecord) -> Result<Vec<Entry>> {
         // By number: as text, candidate 10 would come before candidate 2.
         let index = phase.rsplit('-').next().and_then(|digits| digits.parse::<usize>().ok()).unwrap_or(0);
         let proposal = &report.proposal;
-        let sources = match report.change {
-            Change::Add => BTreeMap::from([(proposal.name.clone(), proposal.source)]),
-            Change::Remove => BTreeMap::new(),
+        let sources = match (report.change, proposal.kind) {
+            (Change::Add, EditKind::Plugin) => BTreeMap::from([(proposal.name.clone(), proposal.source)]),
+            _ => BTreeMap::new(),
         };
         let reason = format!("{}: {}; {}", report.name(), proposal.rationale, report.verdict());
         let kind = PublicationKind::Publish;
@@ -130,6 +131,7 @@ mod tests {
             proposal: ProposalRow {
                 name: format!("plugin-{index}"),
                 signal: Signal::LimitWithEdits,
+                kind: EditKind::Plugin,
                 source: Digest::of(format!("source {round} {index}").as_bytes()),
                 language: Language::default(),
                 manifest: None,

@@ -51,4 +51,4 @@ pub use reports::{CandidateReport, TeacherReport, UpdateReport};
 pub use run::{Beginning, Campaign, Parts, first_harness, newest_harness};
 pub use script::file_of as script_of;
 pub use steps::{HoldoutReport, ScreenReport, Seeds, SkillsReport};
-pub use teach::{current_plugins, rejected_ideas};
+pub use teach::{EarlierIdeas, current_plugins};

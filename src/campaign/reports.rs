@@ -1,27 +1,79 @@
 //! What is kept of the phases of a round? Written by the run, read by the report
 //! and the pair.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use tandem_host::forge::Language;
-use tandem_host::store::Digest;
+use tandem_host::store::{BlobStore, Digest};
 use tandem_trainer::learner::MOST_SKIPS;
 
-use crate::evolve::{GateReport, Manifest, Signal, Verdict};
+use crate::evolve::{Edit, EditKind, GateReport, Manifest, Proposal, Signal, Verdict};
 
-/// A proposal as kept in the record; its source is a blob.
+/// A proposal as kept in the record; what it changes is a blob.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProposalRow {
     pub name: String,
     pub signal: Signal,
+    /// What kind of edit it is. Left out of what is kept of a plugin, as older programs wrote it.
+    #[serde(default, skip_serializing_if = "EditKind::is_plugin")]
+    pub kind: EditKind,
+    /// The blob and the identity of the edit: the source of a plugin, else the edit as canonical JSON.
     pub source: Digest,
+    /// Of a plugin, as are the grants.
     #[serde(default)]
     pub language: Language,
+    #[serde(default)]
     pub grants: Vec<String>,
     pub rationale: String,
     /// What a model said about it, predictions included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Manifest>,
+}
+
+impl ProposalRow {
+    /// Keeps a proposal: its edit in `blobs`.
+    ///
+    /// # Errors
+    /// A blob that cannot be written.
+    pub fn keep(proposal: &Proposal, blobs: &BlobStore) -> Result<Self> {
+        let (language, grants) = match &proposal.edit {
+            Edit::Plugin { language, grants, .. } => (*language, grants.clone()),
+            _ => Default::default(),
+        };
+        Ok(Self {
+            name: proposal.name.clone(),
+            signal: proposal.signal,
+            kind: proposal.edit.kind(),
+            source: blobs.put(proposal.edit.kept().as_bytes())?,
+            language,
+            grants,
+            rationale: proposal.rationale.clone(),
+            manifest: proposal.manifest.clone(),
+        })
+    }
+
+    /// What it changes.
+    ///
+    /// # Errors
+    /// A blob that is missing or is no edit.
+    pub fn edit(&self, blobs: &BlobStore) -> Result<Edit> {
+        let kept = blobs.get(&self.source)?;
+        let text = String::from_utf8(kept)
+            .with_context(|| format!("what the run keeps of the proposal `{}` is not text", self.name))?;
+        if self.kind.is_plugin() {
+            return Ok(Edit::Plugin { language: self.language, source: text, grants: self.grants.clone() });
+        }
+        serde_json::from_str(&text)
+            .with_context(|| format!("what the run keeps of the proposal `{}` is no edit", self.name))
+    }
+
+    /// What people call it: another kind than a plugin is said.
+    pub fn called(&self) -> String {
+        match self.kind {
+            EditKind::Plugin => self.name.clone(),
+            kind => format!("{} ({kind})", self.name),
+        }
+    }
 }
 
 /// What asking the harness teacher in one round gave, beside its proposals.
@@ -46,10 +98,10 @@ pub struct AskedReport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
-    /// Adds a plugin, or puts it in the place of the one of its name.
+    /// Makes the edit that was proposed: adds a plugin, sets a prompt.
     #[default]
     Add,
-    /// Takes out a plugin that was accepted before.
+    /// Takes out a plugin that was accepted before, to see whether it is still needed.
     Remove,
 }
 
@@ -71,7 +123,7 @@ pub struct CandidateReport {
     pub proposal: ProposalRow,
     #[serde(default)]
     pub change: Change,
-    /// The component that it adds, if the forge built it and admission let it in.
+    /// The component of a plugin that it adds, if the forge built it and admission let it in.
     pub plugin: Option<Digest>,
     pub incumbent: Digest,
     /// The harness with the candidate in it.
@@ -103,8 +155,18 @@ impl CandidateReport {
     /// What people call it.
     pub fn name(&self) -> String {
         match self.change {
-            Change::Add => self.proposal.name.clone(),
+            Change::Add => self.proposal.called(),
             Change::Remove => format!("without {}", self.proposal.name),
+        }
+    }
+
+    /// The reason of the publication that it becomes.
+    pub fn publication_reason(&self) -> String {
+        let ProposalRow { name, kind, rationale, .. } = &self.proposal;
+        match (self.change, kind) {
+            (Change::Add, EditKind::Plugin) => format!("added {name}: {rationale}"),
+            (Change::Add, kind) => format!("changed {kind}, {name}: {rationale}"),
+            (Change::Remove, _) => format!("removed {name}: neither rate is lower without it"),
         }
     }
 
@@ -307,6 +369,37 @@ mod tests {
         let text = r#"{"loss":0.1,"grad_norm":1.0,"tokens":3,"mean_ratio":1.0,"clip_fraction":0.0,"logprob_gap":0.0,"update_norm":0.1,"seconds":1.0,"skipped":null}"#;
         let back: StepSummary = serde_json::from_str(text).unwrap();
         assert_eq!((back.context_tokens, back.approx_kl), (0, 0.0));
+    }
+
+    #[test]
+    fn every_kind_of_proposal_is_kept_and_read_back_and_an_older_one_is_a_plugin() {
+        let folder = tempfile::tempdir().unwrap();
+        let blobs = BlobStore::open(folder.path()).unwrap();
+        let check = |edit: &str, called: &str| {
+            let edit: Edit = serde_json::from_str(edit).unwrap();
+            let (name, rationale) = ("an-idea".to_owned(), "it helps".to_owned());
+            let signal = Signal::EmptyPatch;
+            let proposal = Proposal { name, signal, edit, rationale, manifest: None };
+            let row = ProposalRow::keep(&proposal, &blobs).unwrap();
+            let row: ProposalRow = serde_json::from_str(&serde_json::to_string(&row).unwrap()).unwrap();
+            assert_eq!(row.edit(&blobs).unwrap(), proposal.edit);
+            assert_eq!((row.source, row.called().as_str()), (proposal.digest(), called));
+        };
+        check(r#"{"kind":"plugin","language":"go","source":"package p","grants":["state"]}"#, "an-idea");
+        check(r#"{"kind":"settings","plugin":"p","settings":{"b":1,"a":[2]}}"#, "an-idea (settings)");
+        check(r#"{"kind":"limits","limits":{"deferrals":1}}"#, "an-idea (limits)");
+        check(r#"{"kind":"order","plugin":"p","place":{"before":"q"}}"#, "an-idea (order)");
+        check(r#"{"kind":"prompt","prompt":"format-error","text":"No."}"#, "an-idea (prompt)");
+        check(r#"{"kind":"remove","plugin":"p"}"#, "an-idea (remove)");
+        let source = blobs.put(b"fn x() {}").unwrap();
+        let older = format!(
+            r#"{{"name":"old","signal":"empty-patch","source":"{source}","grants":["state"],"rationale":"r"}}"#
+        );
+        let row: ProposalRow = serde_json::from_str(&older).unwrap();
+        let (source, grants) = ("fn x() {}".to_owned(), vec!["state".to_owned()]);
+        assert_eq!(row.edit(&blobs).unwrap(), Edit::Plugin { language: Language::Rust, source, grants });
+        // What this program keeps of a plugin is what older ones read.
+        assert!(!serde_json::to_string(&row).unwrap().contains("kind"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use tandem_host::agent::{EpisodeRecord, Outcome};
-use tandem_host::harness::HarnessManifest;
+use tandem_host::harness::{Generation, HarnessManifest, PluginFacts};
 use tandem_host::policy::Policy;
 use tandem_host::store::Digest;
 use tandem_host::task::Task;
@@ -15,44 +15,71 @@ use super::candidates::{Bench, Builder};
 use super::record::RunRecord;
 use super::reports::{AskedReport, CandidateReport, Change, TeacherReport};
 use crate::evolve::teacher::{
-    Evidence, HarnessBrief, HarnessTeacher, PluginText, Rejected, Rules, SearchSetNames, SkillAsked,
-    SkillBrief, SkillTeacher, TaskSecrets, Teacher, TeacherConfig, TeacherError, TeacherRole,
+    Evidence, HarnessBrief, HarnessTeacher, Idea, PluginText, Rules, SearchSetNames, SkillAsked, SkillBrief,
+    SkillTeacher, TaskSecrets, Teacher, TeacherConfig, TeacherError, TeacherRole,
 };
 use crate::evolve::{Diagnosis, Proposal, Signal};
 
 /// Characters of one rejected idea's reason.
 const REASON_CHARS: usize = 300;
 
-/// The plugins of a harness, with the sources that this run knows.
-pub fn current_plugins(record: &RunRecord, manifest: &HarnessManifest) -> Result<Vec<PluginText>> {
+/// The plugins of a harness, with the sources that this run knows and the schemas that admission found.
+pub fn current_plugins(
+    record: &RunRecord,
+    manifest: &HarnessManifest,
+    facts: &[PluginFacts],
+) -> Result<Vec<PluginText>> {
     let plugins = manifest.plugins.iter().map(|plugin| {
         let source = record.source_of(&plugin.digest)?;
         let text = match &source {
             Some(source) => Some(String::from_utf8_lossy(&record.blobs().get(&source.digest)?).into_owned()),
             None => None,
         };
+        let schema = facts.iter().find(|facts| facts.name == plugin.name);
+        let schema = schema.and_then(|facts| facts.settings_schema.as_ref());
+        let settings = serde_json::Value::from(plugin.settings.clone()).to_string();
         Ok(PluginText {
             name: plugin.name.clone(),
             grants: plugin.grants.clone(),
             language: source.map(|source| source.language).unwrap_or_default(),
             source: text,
+            settings: if plugin.settings.is_empty() { String::new() } else { settings },
+            schema: schema.map(serde_json::Value::to_string),
         })
     });
     plugins.collect()
 }
 
-/// The ideas of a run that were not accepted, or were found needless later, oldest first.
-pub fn rejected_ideas(record: &RunRecord) -> Result<Vec<Rejected>> {
-    let phases = record.phases::<CandidateReport>("candidate-")?;
-    let rejected =
-        phases.into_iter().filter(|(_, _, report)| report.accepted() == (report.change == Change::Remove));
-    Ok(rejected
-        .map(|(_, _, report)| Rejected {
-            name: report.proposal.name.clone(),
-            mechanism: report.proposal.rationale.clone(),
-            reason: report.verdict().replace('\n', " ").chars().take(REASON_CHARS).collect(),
-        })
-        .collect())
+/// The ideas of a run that were proposed before: those that are in the harness and show in no source, and those
+/// that were not accepted or were found needless later. Oldest first.
+#[derive(Clone, Debug, Default)]
+pub struct EarlierIdeas {
+    pub kept: Vec<Idea>,
+    pub rejected: Vec<Idea>,
+}
+
+impl EarlierIdeas {
+    /// Reads them from a run whose harness is `harness`.
+    pub fn of(record: &RunRecord, harness: &HarnessManifest) -> Result<Self> {
+        let mut ideas = Self::default();
+        for (_, _, report) in record.phases::<CandidateReport>("candidate-")? {
+            let proposal = &report.proposal;
+            let idea = Idea {
+                name: proposal.name.clone(),
+                kind: proposal.kind.name(),
+                mechanism: proposal.rationale.clone(),
+                reason: report.verdict().replace('\n', " ").chars().take(REASON_CHARS).collect(),
+            };
+            if report.accepted() == (report.change == Change::Remove) {
+                ideas.rejected.push(idea);
+            } else if !proposal.kind.is_plugin()
+                && proposal.edit(record.blobs())?.holds(&proposal.name, harness)
+            {
+                ideas.kept.push(idea);
+            }
+        }
+        Ok(ideas)
+    }
 }
 
 /// What a round has come to when the teacher is asked.
@@ -108,7 +135,12 @@ impl NewIdeas {
         let candidates = record.phases::<CandidateReport>("candidate-")?;
         let mut tried: BTreeSet<Digest> =
             candidates.iter().map(|(_, _, report)| report.proposal.source).collect();
-        let mut rejected = rejected_ideas(record)?;
+        let EarlierIdeas { kept, mut rejected } = EarlierIdeas::of(record, incumbent)?;
+        // It was admitted before, so nothing is compiled again.
+        let admission = &builder.admission;
+        let generation =
+            Generation::build_with(&builder.engine, incumbent.clone(), &builder.blobs, admission).await?;
+        let plugins = current_plugins(record, incumbent, &generation.facts())?;
         for number in 0..most {
             let taken = proposals.iter().map(|proposal| proposal.name.clone()).collect();
             let bench = Bench { builder, incumbent };
@@ -117,7 +149,9 @@ impl NewIdeas {
                 evidence: &evidence,
                 diagnosis,
                 recurring,
-                plugins: current_plugins(record, incumbent)?,
+                harness: incumbent,
+                plugins: plugins.clone(),
+                kept: kept.clone(),
                 rejected: rejected.clone(),
             };
             let place = format!("r{round}/harness/{number}");
@@ -132,10 +166,11 @@ impl NewIdeas {
             let name = proposed.proposal.as_ref().map(|proposal| proposal.name.clone());
             report.asked.push(AskedReport { proposal: name, reasons: proposed.reasons });
             if let Some(proposal) = proposed.proposal {
-                tried.insert(proposal.source_digest());
+                tried.insert(proposal.digest());
                 // The next proposal of this round must be another idea.
-                rejected.push(Rejected {
+                rejected.push(Idea {
                     name: proposal.name.clone(),
+                    kind: proposal.edit.kind().name(),
                     mechanism: proposal.rationale.clone(),
                     reason: "proposed in this round already".into(),
                 });

@@ -7,19 +7,19 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Subcommand;
 use tandem_host::agent::{EpisodeRecord, Outcome};
-use tandem_host::harness::HarnessManifest;
+use tandem_host::harness::{Generation, HarnessManifest};
 use tandem_host::plugin::AdmissionOptions;
 use tandem_host::task::TaskSet;
 
 use super::{Exit, setup};
 use crate::campaign::{
-    Bench, Builder, CampaignConfig, Publication, RunRecord, current_plugins, rejected_ideas,
+    Bench, Builder, CampaignConfig, EarlierIdeas, Publication, RunRecord, current_plugins,
 };
 use crate::evolve::teacher::{
-    Evidence, HarnessBrief, HarnessTeacher, PluginText, Rejected, Rules, SearchSetNames, SkillBrief,
-    SkillTeacher, TaskSecrets, Teacher, TeacherConfig, TeacherReply, TeacherRequest, TeacherRole,
+    Evidence, HarnessBrief, HarnessTeacher, PluginText, Rules, SearchSetNames, SkillBrief, SkillTeacher,
+    TaskSecrets, Teacher, TeacherConfig, TeacherReply, TeacherRequest, TeacherRole,
 };
-use crate::evolve::{Diagnosis, Proposal, Signal, diagnose};
+use crate::evolve::{Diagnosis, Edit, Proposal, Signal, diagnose};
 
 #[derive(Subcommand)]
 pub enum TeacherCommand {
@@ -125,9 +125,16 @@ async fn harness(arguments: &AskArguments, config: &CampaignConfig, read: &Read)
         );
     }
     let evidence = Evidence::of(&read.records);
-    let (manifest, plugins, rejected) = harness_now(config, read)?;
-    let brief =
-        HarnessBrief { evidence: &evidence, diagnosis: &diagnosis, recurring: &recurring, plugins, rejected };
+    let (manifest, plugins, EarlierIdeas { kept, rejected }) = harness_now(config, read).await?;
+    let brief = HarnessBrief {
+        evidence: &evidence,
+        diagnosis: &diagnosis,
+        recurring: &recurring,
+        harness: &manifest,
+        plugins,
+        kept,
+        rejected,
+    };
     let request = writer.request(&brief).map_err(wrong)?;
     if arguments.dry_run {
         return show_request(&request, arguments.json);
@@ -156,15 +163,20 @@ async fn harness(arguments: &AskArguments, config: &CampaignConfig, read: &Read)
     match writer.read(&reply, &signals, &rules).await? {
         Ok(proposal) => {
             if let Some(path) = &arguments.output {
-                fs::write(path, &proposal.source)
+                fs::write(path, edit_text(&proposal.edit)?)
                     .with_context(|| format!("{} cannot be written", path.display()))?;
             }
             if arguments.json {
                 let manifest = serde_json::to_value(&proposal.manifest)?;
-                let shown = serde_json::json!({"manifest": manifest, "grants": proposal.grants, "source": proposal.source});
+                let shown = match &proposal.edit {
+                    Edit::Plugin { source, grants, .. } => {
+                        serde_json::json!({"manifest": manifest, "grants": grants, "source": source})
+                    }
+                    edit => serde_json::json!({"manifest": manifest, "edit": edit}),
+                };
                 println!("{}", serde_json::to_string_pretty(&shown)?);
             } else {
-                print!("{}", proposal_text(&proposal));
+                print!("{}", proposal_text(&proposal)?);
             }
             eprintln!("{told}");
             Ok(Exit::Done)
@@ -254,17 +266,20 @@ fn opened(role: TeacherRole, section: &TeacherConfig) -> Result<Teacher> {
     })
 }
 
-/// The newest harness of the run, or the campaign's first.
-fn harness_now(
+/// The newest harness of the run, or the campaign's first, with its plugins and what was proposed before.
+async fn harness_now(
     config: &CampaignConfig,
     read: &Read,
-) -> Result<(HarnessManifest, Vec<PluginText>, Vec<Rejected>)> {
+) -> Result<(HarnessManifest, Vec<PluginText>, EarlierIdeas)> {
     if let Some(run) = &read.run
         && let Some(Publication { digest, .. }) = run.publications()?.last()
     {
         let manifest = run.harness(digest)?;
-        let plugins = current_plugins(run, &manifest)?;
-        return Ok((manifest, plugins, rejected_ideas(run)?));
+        let (engine, admission) = (setup::engine()?, setup::admission()?);
+        let built = Generation::build_with(&engine, manifest.clone(), run.blobs(), &admission).await?;
+        let plugins = current_plugins(run, &manifest, &built.facts())?;
+        let ideas = EarlierIdeas::of(run, &manifest)?;
+        return Ok((manifest, plugins, ideas));
     }
     let manifest = match &config.harness.manifest {
         Some(path) => HarnessManifest::read(path)?,
@@ -272,7 +287,7 @@ fn harness_now(
     };
     // Without a run there is no folder of blobs in which plugins could lie.
     let manifest = HarnessManifest { plugins: Vec::new(), ..manifest };
-    Ok((manifest, Vec::new(), Vec::new()))
+    Ok((manifest, Vec::new(), EarlierIdeas::default()))
 }
 
 fn most_failed(records: &[EpisodeRecord]) -> Option<String> {
@@ -294,19 +309,32 @@ fn show_request(request: &TeacherRequest, json: bool) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn proposal_text(proposal: &Proposal) -> String {
+fn proposal_text(proposal: &Proposal) -> Result<String> {
     let list = |items: &[String]| if items.is_empty() { "none".into() } else { items.join(", ") };
     let mut text = format!("{}: {}\n", proposal.name, proposal.rationale);
+    let admitted = match &proposal.edit {
+        Edit::Plugin { .. } => "built and admitted",
+        edit => {
+            text.push_str(&format!("changes {}\n", edit.what()));
+            "admitted"
+        }
+    };
     if let Some(manifest) = &proposal.manifest {
-        text.push_str(&format!(
-            "points: {}\ngrants: {}\nfixes: {}\nrisks: {}\n",
-            list(&manifest.points),
-            list(&proposal.grants),
-            list(&manifest.fixes),
-            list(&manifest.risks)
-        ));
+        if let Edit::Plugin { grants, .. } = &proposal.edit {
+            text.push_str(&format!("points: {}\ngrants: {}\n", list(&manifest.points), list(grants)));
+        }
+        text.push_str(&format!("fixes: {}\nrisks: {}\n", list(&manifest.fixes), list(&manifest.risks)));
     }
-    format!("{text}built and admitted\n\n{}", proposal.source)
+    Ok(format!("{text}{admitted}\n\n{}", edit_text(&proposal.edit)?))
+}
+
+/// What a person works on with: the source of a plugin, the text of a prompt, any other edit as JSON.
+fn edit_text(edit: &Edit) -> Result<String> {
+    Ok(match edit {
+        Edit::Plugin { source, .. } => source.clone(),
+        Edit::Prompt { text, .. } => format!("{text}\n"),
+        edit => format!("{}\n", serde_json::to_string_pretty(edit)?),
+    })
 }
 
 fn refused(reply: &TeacherReply, reason: &str, told: &str, json: bool) -> Result<Exit> {

@@ -1,15 +1,19 @@
-//! The teacher that needs no network: which plugin source answers which signal?
+//! The teacher that needs no network: which change of the harness answers which signal?
 //!
-//! Each answer is the source of a first-party plugin, whose `// parameter` lines
-//! are set for the case at hand; the tables are in `catalog_entries`. What comes out is source text like any other
-//! teacher's: the forge compiles it, admission and the gate judge it.
+//! Most answers are the source of a first-party plugin, whose `// parameter` lines
+//! are set for the case at hand; the tables are in `catalog_entries`. Behind them come edits of prompts,
+//! settings and limits, in `catalog_edits`. What comes out is like any other teacher's: the forge compiles source, admission
+//! and the gate judge all.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use tandem_host::forge::Language;
+use tandem_host::harness::HarnessManifest;
 use tandem_host::store::Digest;
 
+use super::catalog_edits::{ADJUSTMENTS, Adjustment};
 use super::catalog_entries::{ANSWERS, Answer, MECHANISMS, Mechanism};
+use super::edit::Edit;
 use super::proposal::Proposal;
 use super::signals::Signal;
 
@@ -17,20 +21,23 @@ use super::signals::Signal;
 pub struct Catalog;
 
 impl Catalog {
-    /// Proposals for `signals`, without those in `tried` (by source digest), at most `most`: the
-    /// first answer to each signal in their order, then the second ones, so that one signal with
-    /// many answers does not take all the places. One proposal per plugin name.
+    /// Proposals for `signals` over the harness `incumbent`, without those in `tried` (by the digest of the
+    /// edit), at most `most`: the first answer to each signal in their order, then the second ones, so that
+    /// one signal with many answers does not take all the places. One proposal per name.
     pub fn propose(
         &self,
         signals: &[(Signal, usize)],
+        incumbent: &HarnessManifest,
         tried: &BTreeSet<Digest>,
         most: usize,
     ) -> Vec<Proposal> {
         let mut left: Vec<VecDeque<Proposal>> = signals
             .iter()
             .map(|(signal, _)| {
-                let answers = answers_to(*signal).map(|(answer, mechanism)| proposal(answer, mechanism));
-                answers.filter(|proposal| !tried.contains(&proposal.source_digest())).collect()
+                let plugins = answers_to(*signal).map(|(answer, mechanism)| proposal(answer, mechanism));
+                let edits = ADJUSTMENTS.iter().filter(|adjustment| adjustment.signal == *signal);
+                let edits = edits.filter_map(|adjustment| adjusted(adjustment, incumbent));
+                plugins.chain(edits).filter(|proposal| !tried.contains(&proposal.digest())).collect()
             })
             .collect();
         let mut proposals: Vec<Proposal> = Vec::new();
@@ -50,12 +57,24 @@ fn proposal(answer: &Answer, mechanism: &Mechanism) -> Proposal {
     Proposal {
         name: mechanism.name.into(),
         signal: answer.signal,
-        language: Language::Rust,
-        source: with_parameters(mechanism.source, answer.parameters),
-        grants: mechanism.grants.iter().map(|grant| (*grant).to_owned()).collect(),
+        edit: Edit::Plugin {
+            language: Language::Rust,
+            source: with_parameters(mechanism.source, answer.parameters),
+            grants: mechanism.grants.iter().map(|grant| (*grant).to_owned()).collect(),
+        },
         rationale: answer.rationale.into(),
         manifest: None,
     }
+}
+
+fn adjusted(adjustment: &Adjustment, incumbent: &HarnessManifest) -> Option<Proposal> {
+    Some(Proposal {
+        name: adjustment.name.into(),
+        signal: adjustment.signal,
+        edit: adjustment.edit(incumbent)?,
+        rationale: adjustment.rationale.into(),
+        manifest: None,
+    })
 }
 
 /// The answers to a signal, in their order.
@@ -87,6 +106,7 @@ mod tests {
     use tandem_host::forge::{Forge, ForgeConfig, Source};
     use tandem_host::plugin::{AdmissionOptions, Engine, Grants, PluginLimits, admit};
 
+    use super::super::catalog_edits::Change;
     use super::*;
 
     #[test]
@@ -142,6 +162,34 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn every_setting_is_one_that_the_plugin_takes() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = crate::model::home().unwrap().join("forge");
+        let builder = crate::campaign::Builder {
+            engine: Engine::new(PluginLimits::default()).unwrap(),
+            forge: std::sync::Arc::new(Forge::new(ForgeConfig::new(cache)).unwrap()),
+            admission: AdmissionOptions::default(),
+            blobs: tandem_host::store::BlobStore::open(folder.path()).unwrap(),
+        };
+        let mut checked = 0;
+        for adjustment in ADJUSTMENTS {
+            let Change::Set { plugin, .. } = adjustment.change else { continue };
+            assert_eq!(adjustment.edit(&HarnessManifest::bare()), None, "{plugin} is not there");
+            let answer = ANSWERS.iter().find(|answer| answer.mechanism == plugin).unwrap();
+            let first = proposal(answer, mechanism(answer));
+            let built = builder.build(plugin, &first.edit, &HarnessManifest::bare()).await.unwrap();
+            let built = built.unwrap_or_else(|refused| panic!("{}", refused.reason));
+            let harness = built.generation.manifest().clone();
+            let edit = adjustment.edit(&harness).unwrap();
+            let set = builder.build(adjustment.name, &edit, &harness).await.unwrap();
+            let set = set.unwrap_or_else(|refused| panic!("{}", refused.reason));
+            assert_eq!(adjustment.edit(set.generation.manifest()), None, "it is set already");
+            checked += 1;
+        }
+        assert!(checked > 0);
+    }
+
+    #[tokio::test]
     async fn every_answer_is_built_and_admitted_with_exactly_its_grants() {
         let cache = tempfile::tempdir().unwrap();
         let forge = Forge::new(ForgeConfig::new(cache.path())).unwrap_or_else(|error| panic!("{error}"));
@@ -163,30 +211,68 @@ mod tests {
         }
     }
 
+    /// The names of what is proposed over the harness without plugins.
+    fn check(signals: &[(Signal, usize)], tried: &BTreeSet<Digest>, most: usize, expected: &[&str]) {
+        let found = Catalog.propose(signals, &HarnessManifest::bare(), tried, most);
+        let names: Vec<_> = found.iter().map(|proposal| proposal.name.as_str()).collect();
+        assert_eq!(names, expected);
+    }
+
     #[test]
     fn what_was_tried_is_not_proposed_again() {
         let signals = [(Signal::LimitWithEdits, 3), (Signal::EmptyPatch, 2)];
-        let first = Catalog.propose(&signals, &BTreeSet::new(), 8);
-        let names: Vec<_> = first.iter().map(|proposal| proposal.name.as_str()).collect();
-        assert_eq!(names, ["rescue-patch", "budget-warning", "hold-empty-patch"]);
-        let tried = first.iter().map(Proposal::source_digest).collect();
-        assert_eq!(Catalog.propose(&signals, &tried, 8), []);
+        check(&signals, &BTreeSet::new(), 8, &["rescue-patch", "budget-warning", "hold-empty-patch"]);
+        let first = Catalog.propose(&signals, &HarnessManifest::bare(), &BTreeSet::new(), 8);
+        check(&signals, &first.iter().map(Proposal::digest).collect(), 8, &[]);
     }
 
     #[test]
     fn a_signal_with_many_answers_leaves_room_for_the_next_signal() {
         let signals = [(Signal::LimitWithoutEdits, 9), (Signal::LimitWithEdits, 8)];
-        let names: Vec<_> = Catalog
-            .propose(&signals, &BTreeSet::new(), 2)
-            .into_iter()
-            .map(|proposal| proposal.name)
-            .collect();
-        assert_eq!(names, ["budget-warning", "rescue-patch"]);
+        check(&signals, &BTreeSet::new(), 2, &["budget-warning", "rescue-patch"]);
     }
 
     #[test]
     fn at_most_the_asked_number_is_proposed() {
         let signals: Vec<_> = Signal::ALL.into_iter().map(|signal| (signal, 1)).collect();
-        assert_eq!(Catalog.propose(&signals, &BTreeSet::new(), 2).len(), 2);
+        assert_eq!(Catalog.propose(&signals, &HarnessManifest::bare(), &BTreeSet::new(), 2).len(), 2);
+    }
+
+    #[test]
+    fn edits_come_after_the_plugins_that_answer_the_same_signal() {
+        let all = ["format-help", "say-what-ran", "forgive-format-errors"];
+        check(&[(Signal::FormatError, 1)], &BTreeSet::new(), 8, &all);
+        check(&[(Signal::FormatError, 1)], &BTreeSet::new(), 2, &all[..2]);
+        let names = ["fold-output", "shorter-observations"];
+        check(&[(Signal::LongOutput, 1)], &BTreeSet::new(), 8, &names);
+    }
+
+    #[test]
+    fn every_edit_fits_the_harnesses_at_hand_once_and_names_no_task() {
+        let hands = include_str!("../../examples/harnesses/hands/harness.toml");
+        let hands = HarnessManifest::from_toml("hands", hands).unwrap();
+        for (harness, name) in [(HarnessManifest::bare(), "bare"), (hands, "hands")] {
+            // A setting is for a plugin that is there; the test below has one.
+            let fits = |adjustment: &&Adjustment| !matches!(adjustment.change, Change::Set { .. });
+            for adjustment in ADJUSTMENTS.iter().filter(fits) {
+                let edit = adjustment.edit(&harness);
+                let edit = edit.unwrap_or_else(|| panic!("{} does not fit {name}", adjustment.name));
+                let edited = edit.apply(adjustment.name, None, &harness).unwrap();
+                assert!(edit.holds(adjustment.name, &edited), "{}", adjustment.name);
+                tandem_host::agent::check_prompts(&edited.prompts, &edited.limits).unwrap();
+                // A sentence that is there is not said twice.
+                let again = adjustment.edit(&edited);
+                assert!(again.is_none() || matches!(edit, Edit::Limits { .. }), "{}", adjustment.name);
+            }
+        }
+    }
+
+    #[test]
+    fn limits_are_not_moved_beyond_what_a_candidate_may_set() {
+        let mut harness = HarnessManifest::bare();
+        harness.limits.format_errors = 10;
+        let signals = [(Signal::FormatError, 1)];
+        let found = Catalog.propose(&signals, &harness, &BTreeSet::new(), 8);
+        assert!(found.iter().all(|proposal| proposal.name != "forgive-format-errors"));
     }
 }

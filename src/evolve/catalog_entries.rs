@@ -40,7 +40,7 @@ pub(super) const MECHANISMS: &[Mechanism] = mechanisms![
     "check-names" ["workspace-read"],
     "edit" ["workspace-read", "workspace-write"],
     "encoding-guard" ["state", "workspace-read"],
-    "fold-output" [],
+    "fold-output" ["settings"],
     "format-help" [],
     "hold-empty-patch" [],
     "interactive-guard" [],

@@ -1,12 +1,12 @@
 //! What does a teacher propose? The same type, whoever wrote it.
 
 use serde::{Deserialize, Serialize};
-use tandem_host::forge::Language;
 use tandem_host::store::Digest;
 
+use super::edit::Edit;
 use super::signals::Signal;
 
-/// What a model says about the plugin that it wrote.
+/// What a model says about the change that it proposes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -14,9 +14,10 @@ pub struct Manifest {
     pub name: String,
     /// One sentence: why it should help.
     pub mechanism: String,
-    /// Hook points that it exports, `tools` included.
+    /// Hook points that a plugin exports, `tools` included; none of another change.
+    #[serde(default)]
     pub points: Vec<String>,
-    /// Capabilities that it asks for.
+    /// Capabilities that a plugin asks for.
     #[serde(default)]
     pub grants: Vec<String>,
     /// Signals that should become rarer; the first is the one that it answers.
@@ -26,18 +27,15 @@ pub struct Manifest {
     pub risks: Vec<String>,
 }
 
-/// A proposed plugin: source, and what its manifest entry needs.
+/// A proposed change of the harness.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
-    /// The name in the harness manifest; an entry of the same name is replaced.
+    /// What people call it. Of a plugin, its name in the harness manifest: an entry of the same name is
+    /// replaced.
     pub name: String,
     /// The trouble that it answers.
     pub signal: Signal,
-    pub language: Language,
-    /// One file.
-    pub source: String,
-    /// Capabilities that it asks for.
-    pub grants: Vec<String>,
+    pub edit: Edit,
     /// One sentence: why this should help.
     pub rationale: String,
     /// What a model said about it; the catalog says nothing beyond the fields above.
@@ -45,8 +43,8 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    /// The digest of the source text, by which a proposal is known.
-    pub fn source_digest(&self) -> Digest {
-        Digest::of(self.source.as_bytes())
+    /// The digest of the edit, by which a proposal is known.
+    pub fn digest(&self) -> Digest {
+        self.edit.digest()
     }
 }

@@ -11,7 +11,7 @@ use tandem_trainer::weights::StoredType;
 
 use super::error::PairError;
 use super::files::{Existing, copy_folder, write_file, write_folder};
-use super::inspect::{rate, with_interval, written_by};
+use super::inspect::{proposed_by, rate, with_interval, written_by};
 use super::manifest::{FILE, PairManifest, PolicyForm};
 use super::open::Pair;
 use super::policy::{Chosen, load};
@@ -110,6 +110,10 @@ fn card(pair: &PairManifest) -> Result<String> {
     for plugin in &pair.plugins {
         let why = plugin.provenance.mechanism.as_deref().unwrap_or("no reason was noted");
         writeln!(text, "- `{}`: {}; {why}", plugin.name, written_by(plugin))?;
+    }
+    for edit in &pair.edits {
+        let why = edit.provenance.mechanism.as_deref().unwrap_or("no reason was noted");
+        writeln!(text, "- `{}` changes {}; {}; {why}", edit.name, edit.changes, proposed_by(edit))?;
     }
     writeln!(
         text,

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::contents::Contents;
 use super::evaluation::{Cell, Evaluation};
-use super::manifest::{PairPlugin, PolicyForm};
-use super::provenance::AuthorKind;
+use super::manifest::{PairEdit, PairPlugin, PolicyForm};
+use super::provenance::{AuthorKind, Provenance};
 
 /// Characters of a sentence of an author; the rest is in the JSON.
 const SENTENCE: usize = 100;
@@ -65,7 +65,14 @@ impl fmt::Display for Contents {
             if let Some(command) = super::runs(&entry.settings) {
                 writeln!(f, "      trusted: it runs the command `{command}`")?;
             }
-            for line in story(plugin) {
+            for line in story(&plugin.provenance) {
+                writeln!(f, "      {line}")?;
+            }
+        }
+        for edit in &pair.edits {
+            let who = proposed_by(edit);
+            writeln!(f, "  {} changes {}; {who}", edit.name, edit.changes)?;
+            for line in story(&edit.provenance) {
                 writeln!(f, "      {line}")?;
             }
         }
@@ -109,8 +116,18 @@ pub fn written_by(plugin: &PairPlugin) -> String {
     format!("{who}{}", language.unwrap_or_default())
 }
 
-fn story(plugin: &PairPlugin) -> Vec<String> {
-    let told = &plugin.provenance;
+/// Who proposed an edit, in words.
+pub fn proposed_by(edit: &PairEdit) -> String {
+    let author = &edit.provenance.author;
+    match (author.kind, &author.teacher) {
+        (AuthorKind::File, _) => "the run was given it".to_owned(),
+        (AuthorKind::Catalog, _) => "from the catalog".to_owned(),
+        (AuthorKind::Teacher, Some(teacher)) => format!("proposed by the teacher {teacher}"),
+        (AuthorKind::Teacher, None) => "proposed by a teacher".to_owned(),
+    }
+}
+
+fn story(told: &Provenance) -> Vec<String> {
     let mut lines = Vec::new();
     lines.extend(told.mechanism.as_deref().map(|text| cut(text)));
     if let Some(seen) = &told.evidence {

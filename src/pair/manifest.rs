@@ -16,7 +16,8 @@ use tandem_host::store::Digest;
 use super::error::PairError;
 use super::evaluation::Evaluation;
 use super::files::{is_inside, write_file};
-use super::provenance::PluginProvenance;
+use super::provenance::Provenance;
+use crate::evolve::Edit;
 
 /// The layout that this program writes. Layout 1 is still verified.
 pub const LAYOUT: u32 = 2;
@@ -41,6 +42,9 @@ pub struct PairManifest {
     pub policy: PairPolicy,
     /// In the order of the harness.
     pub plugins: Vec<PairPlugin>,
+    /// In the order in which they were accepted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edits: Vec<PairEdit>,
     /// What it solved, if the run came to its table.
     pub evaluation: Option<Evaluation>,
     pub licences: Licences,
@@ -96,7 +100,18 @@ pub struct PairPlugin {
     pub component: Digest,
     /// None for a plugin that the run was given and did not build.
     pub source: Option<PairSource>,
-    pub provenance: PluginProvenance,
+    pub provenance: Provenance,
+}
+
+/// A change of prompts, settings, limits or order that a gate let in and that the harness shows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PairEdit {
+    pub name: String,
+    /// What it changes, for people.
+    pub changes: String,
+    pub edit: Edit,
+    pub provenance: Provenance,
 }
 
 /// The source that a component was built from.

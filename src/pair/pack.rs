@@ -14,7 +14,7 @@ use super::files::{Existing, listing, write_file, write_folder};
 use super::manifest::{LAYOUT, Licences, PairManifest, PairPlugin, PairSource, PolicyForm};
 use super::open::component_file;
 use super::policy::{licence_of, write_policy};
-use super::provenance::{AuthorKind, provenance};
+use super::provenance::{AuthorKind, edits, provenance};
 use crate::campaign::{CampaignConfig, RunRecord, UpdateReport};
 
 /// Packs what a finished or stopped run has into the folder `out`.
@@ -84,6 +84,7 @@ fn fill(record: &RunRecord, config: &CampaignConfig, form: PolicyForm, root: &Pa
         evaluation: evaluation(table, first, (version, digest)),
         policy,
         plugins,
+        edits: edits(record, config, &harness)?,
         licences,
         files: listing(root)?,
     };

@@ -1,19 +1,21 @@
-//! Who wrote a plugin of a run, why, and what let it in?
+//! Who proposed a plugin or an edit of a run, why, and what let it in?
 
 use std::fs;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use tandem_host::forge;
+use tandem_host::harness::HarnessManifest;
 use tandem_host::store::Digest;
 
+use super::manifest::PairEdit;
 use crate::campaign::{CampaignConfig, CandidateReport, RunRecord};
 use crate::evolve::{Diagnosis, GateReport};
 
-/// Where a plugin came from, as far as the record of its run tells.
+/// Where a plugin or an edit came from, as far as the record of its run tells.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct PluginProvenance {
+pub struct Provenance {
     pub author: Author,
     /// Why it should help, in a sentence.
     pub mechanism: Option<String>,
@@ -21,7 +23,7 @@ pub struct PluginProvenance {
     pub risks: Vec<String>,
     pub evidence: Option<Evidence>,
     pub gate: Option<GateRecord>,
-    /// Compiler, SDK and what else took part in the build.
+    /// Compiler, SDK and what else took part in the build of a plugin.
     pub tools: Vec<forge::Tool>,
 }
 
@@ -87,27 +89,59 @@ pub struct GateRecord {
 }
 
 /// Where the plugin `component` of a run came from.
-pub fn provenance(
-    record: &RunRecord,
-    config: &CampaignConfig,
-    component: &Digest,
-) -> Result<PluginProvenance> {
+pub fn provenance(record: &RunRecord, config: &CampaignConfig, component: &Digest) -> Result<Provenance> {
     let candidates = record.phases::<CandidateReport>("candidate-")?;
     let accepted = candidates
         .into_iter()
         .rev()
         .find(|(_, _, report)| report.accepted() && report.plugin.as_ref() == Some(component));
     let tools = tools(record, component)?;
-    let Some((round, _, report)) = accepted else {
-        return Ok(PluginProvenance {
+    match accepted {
+        Some((round, _, report)) => Ok(Provenance { tools, ..of_candidate(record, config, round, &report)? }),
+        None => Ok(Provenance {
             author: Author { kind: AuthorKind::File, teacher: None },
             mechanism: None,
             risks: Vec::new(),
             evidence: None,
             gate: None,
             tools,
-        });
-    };
+        }),
+    }
+}
+
+/// The edits that a run accepted and that `harness` still shows, oldest first: all that is in it and is no
+/// plugin, and did not come with the first harness.
+pub fn edits(
+    record: &RunRecord,
+    config: &CampaignConfig,
+    harness: &HarnessManifest,
+) -> Result<Vec<PairEdit>> {
+    let mut found: Vec<((u32, usize), PairEdit)> = Vec::new();
+    for (round, phase, report) in record.phases::<CandidateReport>("candidate-")? {
+        let proposal = &report.proposal;
+        if proposal.kind.is_plugin() || !report.accepted() {
+            continue;
+        }
+        let edit = proposal.edit(record.blobs())?;
+        if !edit.holds(&proposal.name, harness) {
+            continue;
+        }
+        let index = phase.rsplit('-').next().and_then(|digits| digits.parse().ok()).unwrap_or(0);
+        let provenance = of_candidate(record, config, round, &report)?;
+        let (name, changes) = (proposal.name.clone(), edit.what());
+        found.push(((round, index), PairEdit { name, changes, edit, provenance }));
+    }
+    found.sort_by_key(|(place, _)| *place);
+    Ok(found.into_iter().map(|(_, edit)| edit).collect())
+}
+
+/// What the record tells of an accepted candidate.
+fn of_candidate(
+    record: &RunRecord,
+    config: &CampaignConfig,
+    round: u32,
+    report: &CandidateReport,
+) -> Result<Provenance> {
     let proposal = &report.proposal;
     let diagnosis = record.phase::<Diagnosis>(round, "diagnosis")?;
     let evidence = diagnosis.map(|diagnosis| {
@@ -121,13 +155,13 @@ pub fn provenance(
         }
     });
     let gate = report.gate.as_ref().map(|gate| gate_record(round, report.incumbent, gate)).transpose()?;
-    Ok(PluginProvenance {
+    Ok(Provenance {
         author: author(config),
         mechanism: Some(proposal.rationale.clone()),
         risks: proposal.manifest.as_ref().map(|manifest| manifest.risks.clone()).unwrap_or_default(),
         evidence,
         gate,
-        tools,
+        tools: Vec::new(),
     })
 }
 

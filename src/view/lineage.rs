@@ -1,4 +1,4 @@
-//! Where did each plugin of a run come from, what spoke for it, and does it live?
+//! Where did each change of a run's harness come from, what spoke for it, and does it live?
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -9,13 +9,15 @@ use tandem_host::store::Digest;
 
 use super::report::report;
 use crate::campaign::{CampaignConfig, CandidateReport, KEPT, Publication, RunRecord, gate_id_of};
-use crate::evolve::Diagnosis;
+use crate::evolve::{Diagnosis, EditKind};
 
 /// The history of a run's harness.
 #[derive(Debug, Serialize)]
 pub struct Lineage {
     pub harnesses: Vec<Step>,
-    pub plugins: Vec<PluginLine>,
+    pub plugins: Vec<Line>,
+    /// Proposed changes that are no plugins: of prompts, settings, limits and orders, and removals.
+    pub edits: Vec<Line>,
 }
 
 /// A publication.
@@ -28,11 +30,15 @@ pub struct Step {
     pub reason: String,
 }
 
-/// One plugin that the run began with or that somebody proposed.
+/// One plugin that the run began with, or one change that somebody proposed.
 #[derive(Debug, Serialize)]
-pub struct PluginLine {
+pub struct Line {
     pub name: String,
+    pub kind: EditKind,
+    /// What an edit changes, for people; none of a plugin.
+    pub changes: Option<String>,
     pub plugin: Option<Digest>,
+    /// The blob with the source of a plugin, or with the edit.
     pub source: Option<Digest>,
     /// `file`, `catalog`, or the kind and model of a teacher.
     pub author: String,
@@ -71,16 +77,19 @@ pub struct EvidenceLine {
 /// Reads the lineage of a run.
 pub fn lineage(record: &RunRecord) -> Result<Lineage> {
     let publications = record.publications()?;
-    let mut members: Vec<Vec<(String, Digest)>> = Vec::new();
-    for publication in &publications {
-        let plugins = record.harness(&publication.digest)?.plugins;
-        members.push(plugins.into_iter().map(|plugin| (plugin.name, plugin.digest)).collect());
-    }
+    let manifests = publications.iter().map(|publication| record.harness(&publication.digest));
+    let manifests = manifests.collect::<Result<Vec<_>>>()?;
+    let members: Vec<Vec<(String, Digest)>> = manifests
+        .iter()
+        .map(|manifest| manifest.plugins.iter().map(|plugin| (plugin.name.clone(), plugin.digest)).collect())
+        .collect();
     let author = author(record);
     let mut plugins = Vec::new();
     for (name, digest) in members.first().into_iter().flatten() {
-        plugins.push(PluginLine {
+        plugins.push(Line {
             name: name.clone(),
+            kind: EditKind::Plugin,
+            changes: None,
             plugin: Some(*digest),
             source: record.source_of(digest)?.map(|source| source.digest),
             author: "file".into(),
@@ -100,8 +109,25 @@ pub fn lineage(record: &RunRecord) -> Result<Lineage> {
             solved: 0,
         });
     }
+    let mut edits = Vec::new();
     for (round, phase, candidate) in record.phases::<CandidateReport>("candidate-")? {
-        plugins.push(line(record, &author, round, &phase, candidate)?);
+        if candidate.proposal.kind.is_plugin() {
+            plugins.push(line(record, &author, round, &phase, candidate)?);
+            continue;
+        }
+        let edit = candidate.proposal.edit(record.blobs())?;
+        let name = candidate.proposal.name.clone();
+        // Another candidate may have led to the same harness: what was not accepted was never published.
+        let first = publications.iter().position(|publication| Some(publication.digest) == candidate.harness);
+        let first = first.filter(|_| candidate.accepted());
+        let mut line = line(record, &author, round, &phase, candidate)?;
+        line.changes = Some(edit.what());
+        line.lived = first.map(|first| {
+            let stands = |at: &usize| edit.holds(&name, &manifests[*at]);
+            [first, (first..manifests.len()).rev().find(stands).unwrap_or(first)]
+        });
+        line.alive = line.lived.is_some_and(|[_, last]| last + 1 == manifests.len());
+        edits.push(line);
     }
     let mut firings: BTreeMap<Digest, [usize; 3]> = BTreeMap::new();
     for firing in report(record)?.firings {
@@ -131,7 +157,7 @@ pub fn lineage(record: &RunRecord) -> Result<Lineage> {
             reason,
         })
         .collect();
-    Ok(Lineage { harnesses, plugins })
+    Ok(Lineage { harnesses, plugins, edits })
 }
 
 /// Who proposes in this run.
@@ -151,7 +177,7 @@ fn line(
     round: u32,
     phase: &str,
     candidate: CandidateReport,
-) -> Result<PluginLine> {
+) -> Result<Line> {
     let (verdict, name) = (candidate.verdict(), candidate.name());
     let CandidateReport { proposal, plugin, incumbent, harness, gate, .. } = candidate;
     let counted = record.phase::<Diagnosis>(round, "diagnosis")?.map(|diagnosis| {
@@ -164,8 +190,10 @@ fn line(
             failed: diagnosis.failed,
         }
     });
-    Ok(PluginLine {
+    Ok(Line {
         name,
+        kind: proposal.kind,
+        changes: None,
         plugin,
         source: Some(proposal.source),
         author: author.to_owned(),
@@ -194,9 +222,12 @@ impl fmt::Display for Lineage {
             writeln!(f, "  {} {} round {}: {plugins}", step.number, step.digest.short(), step.round)?;
             writeln!(f, "      {}", step.reason)?;
         }
-        for line in &self.plugins {
-            let digest = line.plugin.map_or("not built".into(), |digest| digest.short());
-            writeln!(f, "\n{} ({digest}), by {}", line.name, line.author)?;
+        for line in self.plugins.iter().chain(&self.edits) {
+            let built = || line.plugin.map_or("not built".into(), |digest| digest.short());
+            match &line.changes {
+                None => writeln!(f, "\n{} ({}), by {}", line.name, built(), line.author)?,
+                Some(what) => writeln!(f, "\n{}: {what}, by {}", line.name, line.author)?,
+            }
             if let Some(mechanism) = &line.mechanism {
                 writeln!(f, "  mechanism  {mechanism}")?;
             }
@@ -245,7 +276,7 @@ impl Lineage {
         let number = |digest: Option<Digest>| {
             self.harnesses.iter().rev().find(|step| Some(step.digest) == digest).map(|step| step.number)
         };
-        for (at, line) in self.plugins.iter().enumerate() {
+        for (at, line) in self.plugins.iter().chain(&self.edits).enumerate() {
             let (colour, style) = match (line.lived.is_some(), line.alive) {
                 (_, true) => ("darkgreen", "solid"),
                 (true, false) => ("gray40", "dashed"),

@@ -12,7 +12,7 @@ use crate::campaign::{
     CandidateReport, EpisodeRow, ExchangeRow, HoldoutReport, Publication, RunRecord, ScreenReport,
     SkillsReport, TeacherReport, TopUpReport, UpdateReport,
 };
-use crate::evolve::{Diagnosis, Verdict};
+use crate::evolve::{Diagnosis, EditKind, Verdict};
 
 /// Everything that `tandem report` shows.
 #[derive(Debug, Serialize)]
@@ -331,15 +331,13 @@ impl fmt::Display for Report {
         }
         for line in &self.ledger {
             let candidate = &line.candidate;
-            writeln!(
-                f,
-                "  round {}: {} for {} (source {}, built in {:.1} s)",
-                line.round,
-                candidate.name(),
-                candidate.proposal.signal.name(),
-                candidate.proposal.source.short(),
-                candidate.build_seconds
-            )?;
+            let kept = candidate.proposal.source.short();
+            let made = match candidate.proposal.kind {
+                EditKind::Plugin => format!("source {kept}, built in {:.1} s", candidate.build_seconds),
+                _ => format!("edit {kept}"),
+            };
+            let signal = candidate.proposal.signal.name();
+            writeln!(f, "  round {}: {} for {signal} ({made})", line.round, candidate.name())?;
             writeln!(f, "    {}", candidate.verdict())?;
             if let Some(gate) = &candidate.gate {
                 writeln!(

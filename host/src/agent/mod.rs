@@ -16,6 +16,7 @@ mod history;
 #[cfg(test)]
 mod limit_tests;
 mod observation;
+mod prompt_check;
 mod prompts;
 mod record;
 mod repetition;
@@ -37,7 +38,8 @@ pub use branch::{Branch, NoSuchTurn};
 pub use cancel::Cancel;
 pub use episode::{EpisodeSpec, run_episode};
 pub use observation::SENTINEL;
-pub use prompts::{TemplateError, check_prompts};
+pub use prompt_check::{RenderedPrompts, check_prompts, render_prompts};
+pub use prompts::TemplateError;
 pub use record::{CallRecord, Condensed, EpisodeRecord, Exit, InvalidCause, Outcome, Segment, TurnRecord};
 pub use repetition::Detector;
 pub use replay::{Changes, replay, skill_of};

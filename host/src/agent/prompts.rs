@@ -13,27 +13,13 @@ use crate::harness::{
 #[derive(Debug, thiserror::Error)]
 #[error("the prompt `{name}` of the harness cannot be used: {reason}\nhelp: prompts are minijinja templates")]
 pub struct TemplateError {
-    name: &'static str,
-    reason: String,
+    /// As the manifest has it.
+    pub name: &'static str,
+    pub reason: String,
 }
 
-/// Renders every prompt of a harness once, with values such as an episode has: what is no
-/// template, or names a value that is not there, is found before an episode is.
-///
-/// # Errors
-/// The first prompt that cannot be used.
-pub fn check_prompts(prompts: &Prompts, limits: &Limits) -> Result<(), TemplateError> {
-    let templates = Templates::new(prompts, limits)?;
-    templates.system()?;
-    templates.instance("Repair it.")?;
-    let status = crate::harness::ToolStatus::Finished;
-    let result = ToolResult { status, exit_code: Some(0), text: "a.py".into(), raw_bytes: 4 };
-    templates.observation(&result)?;
-    let kind = FormatError::NoAction;
-    let malformed = Malformed { kind, sentence: "There is no block.".into(), actions: 0 };
-    templates.format_error(&malformed, 256)?;
-    Ok(())
-}
+/// Bytes of a rendered prompt beyond twice those of the values in it.
+const MOST_BYTES: usize = 256 << 10;
 
 /// The templates of one harness.
 pub(super) struct Templates {
@@ -45,7 +31,8 @@ impl Templates {
     pub(super) fn new(prompts: &Prompts, limits: &Limits) -> Result<Self, TemplateError> {
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
-        // A template of a candidate harness may loop; an episode must not.
+        // A template may come from a stranger or a model: it may loop, an episode must not. Nothing is
+        // loaded from files, since no loader is set, and what is written is counted in `render`.
         environment.set_fuel(Some(1_000_000));
         for (name, text) in [
             ("system", &prompts.system),
@@ -61,17 +48,19 @@ impl Templates {
     }
 
     pub(super) fn system(&self) -> Result<String, TemplateError> {
-        self.render("system", context! { limits => self.limits })
+        self.render("system", 0, context! { limits => self.limits })
     }
 
     pub(super) fn instance(&self, instruction: &str) -> Result<String, TemplateError> {
-        self.render("instance", context! { limits => self.limits, instruction => instruction })
+        let values = context! { limits => self.limits, instruction => instruction };
+        self.render("instance", instruction.len(), values)
     }
 
     /// `result.text` is already cut.
     pub(super) fn observation(&self, result: &ToolResult) -> Result<String, TemplateError> {
         self.render(
             "observation",
+            result.text.len(),
             context! {
                 limits => self.limits,
                 text => result.text,
@@ -95,6 +84,7 @@ impl Templates {
         };
         self.render(
             "format_error",
+            malformed.sentence.len(),
             context! {
                 limits => self.limits,
                 error => malformed.sentence,
@@ -105,11 +95,44 @@ impl Templates {
         )
     }
 
-    fn render(&self, name: &'static str, values: minijinja::Value) -> Result<String, TemplateError> {
-        self.environment
-            .get_template(name)
-            .and_then(|template| template.render(values))
-            .map_err(|error| TemplateError { name, reason: error.to_string() })
+    /// `given` are the bytes of the values that the template sees.
+    fn render(
+        &self,
+        name: &'static str,
+        given: usize,
+        values: minijinja::Value,
+    ) -> Result<String, TemplateError> {
+        let wrong = |reason: String| TemplateError { name, reason };
+        let template = self.environment.get_template(name).map_err(|error| wrong(error.to_string()))?;
+        let limit = MOST_BYTES.saturating_add(given.saturating_mul(2));
+        let mut text = Bounded { bytes: Vec::new(), limit, is_full: false };
+        match template.render_captured_to(values, &mut text) {
+            Err(_) if text.is_full => Err(wrong(format!("it writes more than {limit} bytes"))),
+            Err(error) => Err(wrong(error.to_string())),
+            Ok(_) => String::from_utf8(text.bytes).map_err(|error| wrong(error.to_string())),
+        }
+    }
+}
+
+/// Takes so many bytes and no more.
+struct Bounded {
+    bytes: Vec<u8>,
+    limit: usize,
+    is_full: bool,
+}
+
+impl std::io::Write for Bounded {
+    fn write(&mut self, new: &[u8]) -> std::io::Result<usize> {
+        if self.bytes.len() + new.len() > self.limit {
+            self.is_full = true;
+            return Err(std::io::ErrorKind::WriteZero.into());
+        }
+        self.bytes.extend_from_slice(new);
+        Ok(new.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -288,6 +311,22 @@ mod tests {
         let prompts = Prompts { instance: "{{ reward }}".into(), ..Prompts::default() };
         let templates = Templates::new(&prompts, &Limits::default()).unwrap();
         assert!(templates.instance("x").unwrap_err().to_string().contains("`instance`"));
+    }
+
+    #[test]
+    fn a_template_that_writes_without_end_is_stopped() {
+        let check = |observation: &str, expected: &str| {
+            let prompts = Prompts { observation: observation.into(), ..Prompts::default() };
+            let templates = Templates::new(&prompts, &Limits::default()).unwrap();
+            let (status, text) = (ToolStatus::Finished, "x".repeat(1000));
+            let result = ToolResult { status, exit_code: Some(0), text, raw_bytes: 0 };
+            let error = templates.observation(&result).unwrap_err();
+            assert!(error.reason.contains(expected), "{observation}: {}", error.reason);
+        };
+        check("{% for a in range(9999) %}{{ text }}{% endfor %}", "it writes more than 264144 bytes");
+        check("{{ text * 9999 }}", "it writes more than 264144 bytes");
+        check("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}", "fuel");
+        check("{% include '/etc/passwd' %}", "not");
     }
 
     #[test]

@@ -246,15 +246,19 @@ impl HarnessManifest {
 
     /// The canonical JSON: keys sorted at every level, no white space, UTF-8.
     pub fn canonical_json(&self) -> String {
-        // Strings, numbers, lists and maps with string keys always have a JSON form.
-        let value = serde_json::to_value(self).unwrap_or_default();
-        sorted(&value).to_string()
+        canonical_json(self)
     }
 
     /// The harness digest: SHA-256 of the canonical JSON.
     pub fn digest(&self) -> Digest {
         Digest::of(self.canonical_json().as_bytes())
     }
+}
+
+/// JSON with the keys of every object sorted, no white space: equal values give equal bytes. For
+/// values of strings, numbers, lists and maps with string keys, which always have a JSON form.
+pub fn canonical_json(value: &impl Serialize) -> String {
+    sorted(&serde_json::to_value(value).unwrap_or_default()).to_string()
 }
 
 /// The same value with the keys of every object sorted, whatever map type serde_json was built with.

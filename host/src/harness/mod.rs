@@ -45,6 +45,7 @@ pub use lines::LineChange;
 pub use lint::{Warning, lint};
 pub use manifest::{
     CONTRACT, Condense, FINISH, HandIn, HarnessManifest, Limits, PluginEntry, Prompts, Protocol, Shell,
+    canonical_json,
 };
 pub use utc::{rfc3339, utc_now};
 

@@ -6,7 +6,8 @@
 //! the rest. Silent when the output is short, at a submission, and for tools of plugins, which
 //! cap their own answers.
 //!
-//! Point: `on-tool-result`. Grants: none.
+//! Setting: `max_lines`, from 46 to 1000, stands in for the parameter.
+//! Point: `on-tool-result`. Grants: `settings`.
 
 use tandem_plugin::*;
 
@@ -27,20 +28,31 @@ const SENTINEL: &str = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT";
 
 pub struct Plugin;
 
+impl SettingsSchema for Plugin {
+    fn settings_schema() -> String {
+        r#"{"type": "object", "properties": {"max_lines": {"type": "integer", "minimum": 46, "maximum": 1000, "description": "lines of output that are shown whole"}}, "additionalProperties": false}"#
+            .into()
+    }
+}
+
+export_settings_schema!(Plugin);
+
 impl OnToolResult for Plugin {
     fn on_tool_result(_context: Context, call: ToolCall, outcome: ToolResult) -> Option<ToolResultEffect> {
         let command = call.command()?;
         if command.contains(SENTINEL) {
             return None;
         }
-        fold(&command, &outcome.text).map(ToolResultEffect::Replace)
+        let set = settings::get("max_lines").and_then(|lines| lines.as_u64());
+        let most = set.and_then(|lines| usize::try_from(lines).ok()).unwrap_or(MAX_LINES);
+        fold(&command, &outcome.text, most).map(ToolResultEffect::Replace)
     }
 }
 
 export_on_tool_result!(Plugin);
 
-/// The folded output; none if it is short.
-fn fold(command: &str, text: &str) -> Option<String> {
+/// The folded output; none if it has at most `most` lines and is short.
+fn fold(command: &str, text: &str, most: usize) -> Option<String> {
     // The host's own first line says how the command ended and is no line of the output.
     let (status, output) = match text.split_once('\n') {
         Some((first, rest)) if first.starts_with("exit code ") || first.starts_with("stopped after ") => {
@@ -50,7 +62,7 @@ fn fold(command: &str, text: &str) -> Option<String> {
     };
     let lines: Vec<&str> = output.lines().collect();
     let characters = output.chars().count();
-    if lines.len() <= MAX_LINES && characters <= MAX_CHARS {
+    if lines.len() <= most && characters <= MAX_CHARS {
         return None;
     }
     let mut shown: Vec<String> = status.map(str::to_owned).into_iter().collect();
@@ -132,15 +144,22 @@ mod tests {
 
     #[test]
     fn short_output_is_left_alone() {
-        assert_eq!(fold("ls", ""), None);
-        assert_eq!(fold("ls", &numbered(MAX_LINES)), None);
+        assert_eq!(fold("ls", "", MAX_LINES), None);
+        assert_eq!(fold("ls", &numbered(MAX_LINES), MAX_LINES), None);
         // The line of the host does not count.
-        assert_eq!(fold("ls", &format!("exit code 0\n{}", numbered(MAX_LINES))), None);
+        assert_eq!(fold("ls", &format!("exit code 0\n{}", numbered(MAX_LINES)), MAX_LINES), None);
+    }
+
+    #[test]
+    fn a_setting_stands_in_for_the_parameter() {
+        assert_eq!(fold("ls", &numbered(50), 50), None);
+        assert!(fold("ls", &numbered(51), 50).is_some_and(|folded| folded.contains("[lines 21 to 26 of 51")));
+        assert_eq!(fold("ls", &numbered(200), 200), None);
     }
 
     #[test]
     fn head_tail_and_numbers_of_the_rest_are_shown() {
-        let folded = fold("make", &format!("exit code 0\n{}", numbered(200))).unwrap();
+        let folded = fold("make", &format!("exit code 0\n{}", numbered(200)), MAX_LINES).unwrap();
         let lines: Vec<&str> = folded.lines().collect();
         assert_eq!(lines[0], "exit code 0");
         assert_eq!(lines[HEAD], format!("line {HEAD}"));
@@ -156,19 +175,19 @@ mod tests {
     #[test]
     fn errors_in_the_middle_are_kept_with_their_numbers() {
         let text = numbered(200).replace("line 90\n", "ValueError: 3\n");
-        let folded = fold("cat log.txt", &text).unwrap();
+        let folded = fold("cat log.txt", &text, MAX_LINES).unwrap();
         assert!(
             folded.contains("but for these:]\n90: ValueError: 3\n[the last 25 lines:]\nline 176"),
             "{folded}"
         );
         assert!(folded.ends_with("[to see more: sed -n '21,80p' log.txt]"), "{folded}");
-        let many = fold("make", &"an error\n".repeat(200)).unwrap();
+        let many = fold("make", &"an error\n".repeat(200), MAX_LINES).unwrap();
         assert!(many.contains("[and 140 more like these]"), "{many}");
     }
 
     #[test]
     fn one_endless_line_is_cut() {
-        let folded = fold("cat a.min.js", &"é".repeat(7_000)).unwrap();
+        let folded = fold("cat a.min.js", &"é".repeat(7_000), MAX_LINES).unwrap();
         assert!(folded.starts_with(&"é".repeat(LINE_CHARS)), "{folded}");
         assert!(folded.contains("… [6760 more characters]"), "{folded}");
         assert!(folded.ends_with("7000 characters in all]"), "{folded}");

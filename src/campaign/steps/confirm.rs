@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use tandem_host::harness::Generation;
 
-use super::super::candidates;
 use super::super::ledger::keep_ledger;
 use super::super::record::{Publication, SourceRow};
 use super::super::reports::{CandidateReport, Change, ProposalRow};
@@ -68,20 +67,13 @@ impl Campaign {
         Ok(Trial { index, report, generation })
     }
 
-    /// Source to a generation that is ready to be leased; a refusal goes into the report.
+    /// An edit to a generation that is ready to be leased; a refusal goes into the report.
     async fn built(&self, report: &mut CandidateReport) -> Result<Option<Arc<Generation>>> {
         let proposal = &report.proposal;
-        let source = self.record.blobs().get(&proposal.source)?;
-        let text = String::from_utf8(source).context("a plugin source in the run record is not text")?;
+        let edit = proposal.edit(self.record.blobs())?;
         let incumbent = self.record.harness(&report.incumbent)?;
-        let parts = candidates::Parts {
-            name: &proposal.name,
-            language: proposal.language,
-            source: &text,
-            grants: &proposal.grants,
-        };
-        let (plugin, seconds, built) = match self.builder.build(parts, &incumbent).await? {
-            Ok(candidate) => (Some(candidate.plugin), candidate.seconds, Ok(candidate.generation)),
+        let (plugin, seconds, built) = match self.builder.build(&proposal.name, &edit, &incumbent).await? {
+            Ok(candidate) => (candidate.plugin, candidate.seconds, Ok(candidate.generation)),
             Err(refused) => (refused.plugin, refused.seconds, Err(refused.reason)),
         };
         if let Some(plugin) = &plugin {
@@ -134,12 +126,7 @@ impl Campaign {
     pub(in crate::campaign) fn settle(&self, round: u32, trial: Trial) -> Result<()> {
         let Trial { index, report, generation } = trial;
         let accepted = report.accepted();
-        let reason = match report.change {
-            Change::Add => format!("added {}: {}", report.proposal.name, report.proposal.rationale),
-            Change::Remove => {
-                format!("removed {}: neither rate is lower without it", report.proposal.name)
-            }
-        };
+        let reason = report.publication_reason();
         let publication = generation.as_ref().filter(|_| accepted).map(|candidate| Publication {
             round,
             digest: candidate.digest(),

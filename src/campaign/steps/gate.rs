@@ -73,7 +73,7 @@ impl Campaign {
         let plan = GatePlan::of(&self.record, round, index, &drawn)?;
         let incumbent = self.generation(&incumbent).await?;
         let arms = Arms { plan: &plan, round, index, label: &label, seeds, incumbent: &incumbent, candidate };
-        let inert = self.config.evolve.savings.inert && same_tools(&incumbent, candidate);
+        let inert = self.config.evolve.savings.inert && replays_foresee(&incumbent, candidate);
         let mut test = PairedTest::new(plan.config.clone(), plan.decision);
         for (number, batch) in plan.order.chunks(plan.config.batch).enumerate() {
             if inert {
@@ -171,10 +171,35 @@ pub(super) fn arm_group(label: &str, arm: Arm, task: &str) -> String {
     format!("{label}/{}/{task}", arm.name())
 }
 
-/// Whether both offer the policy the same tools: they may be told outside the conversation.
-fn same_tools(left: &Generation, right: &Generation) -> bool {
+/// Whether a replay of the incumbent's episodes can show that the candidate does nothing in them: whether
+/// both differ in what plugins do, and in nothing that the policy is told by other ways. Prompts are all that
+/// it reads, limits cut what a record holds already, and tools may be told outside the conversation: of these
+/// no tie is claimed.
+fn replays_foresee(left: &Generation, right: &Generation) -> bool {
     let tools = |generation: &Generation| {
         generation.facts().into_iter().flat_map(|plugin| plugin.tools).collect::<Vec<_>>()
     };
-    tools(left) == tools(right)
+    let (old, new) = (left.manifest(), right.manifest());
+    old.prompts == new.prompts && old.limits == new.limits && tools(left) == tools(right)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tandem_host::harness::HarnessManifest;
+
+    #[test]
+    fn no_tie_is_claimed_of_another_prompt_or_limit() {
+        let check = |change: fn(&mut HarnessManifest), expected: bool| {
+            let mut manifest = HarnessManifest::bare();
+            change(&mut manifest);
+            let (left, right) = (Generation::bare(HarnessManifest::bare()), Generation::bare(manifest));
+            assert_eq!(replays_foresee(&left, &right), expected);
+        };
+        check(|_| {}, true);
+        check(|m| m.prompts.format_error.push('!'), false);
+        check(|m| m.prompts.system.push('!'), false);
+        check(|m| m.limits.observation_chars += 1, false);
+        check(|m| m.limits.command_seconds += 1, false);
+    }
 }

@@ -9,7 +9,7 @@ use super::super::record::EpisodeRow;
 use super::super::reports::{CandidateReport, ProposalRow};
 use super::super::run::{Campaign, newest_harness};
 use super::super::teach::Round;
-use crate::evolve::{Catalog, Diagnosis, Proposal, diagnose};
+use crate::evolve::{Catalog, Diagnosis, diagnose};
 
 impl Campaign {
     /// Diagnoses the episodes of `rows` and asks the teacher for at most `most` proposals.
@@ -32,7 +32,8 @@ impl Campaign {
                 let candidates = self.record.phases::<CandidateReport>("candidate-")?;
                 let tried: BTreeSet<Digest> =
                     candidates.into_iter().map(|(_, _, report)| report.proposal.source).collect();
-                Catalog.propose(&recurring, &tried, most)
+                let incumbent = self.record.harness(&newest_harness(&self.record)?)?;
+                Catalog.propose(&recurring, &incumbent, &tried, most)
             }
             Some(teacher) => {
                 let incumbent = self.record.harness(&newest_harness(&self.record)?)?;
@@ -59,7 +60,8 @@ impl Campaign {
                 proposals
             }
         };
-        let rows = proposals.iter().map(|proposal| self.keep(proposal)).collect::<Result<Vec<_>>>()?;
+        let rows = proposals.iter().map(|proposal| ProposalRow::keep(proposal, self.record.blobs()));
+        let rows = rows.collect::<Result<Vec<_>>>()?;
         self.record.end_phase(round, "diagnosis", &diagnosis)?;
         self.record.end_phase(round, "proposals", &rows)?;
         self.progress.say(&format!(
@@ -67,22 +69,9 @@ impl Campaign {
             diagnosis.failed,
             diagnosis.episodes,
             list(recurring.iter().map(|(signal, count)| format!("{} ×{count}", signal.name()))),
-            list(rows.iter().map(|row| row.name.clone())),
+            list(rows.iter().map(ProposalRow::called)),
         ));
         Ok(rows)
-    }
-
-    fn keep(&self, proposal: &Proposal) -> Result<ProposalRow> {
-        let source = self.record.blobs().put(proposal.source.as_bytes())?;
-        Ok(ProposalRow {
-            name: proposal.name.clone(),
-            signal: proposal.signal,
-            source,
-            language: proposal.language,
-            grants: proposal.grants.clone(),
-            rationale: proposal.rationale.clone(),
-            manifest: proposal.manifest.clone(),
-        })
     }
 }
 

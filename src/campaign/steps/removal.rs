@@ -64,6 +64,10 @@ fn due(record: &RunRecord, round: u32, every: u32, most: usize) -> Result<Vec<Pr
     let mut last: BTreeMap<String, (u32, ProposalRow, Option<Digest>)> = BTreeMap::new();
     for (round, _, report) in reports {
         let name = report.proposal.name.clone();
+        // Prompts, settings, limits and orders cost an episode nothing by being there: only plugins are tested.
+        if !report.proposal.kind.is_plugin() {
+            continue;
+        }
         match (report.change, report.accepted()) {
             (Change::Add, true) => {
                 last.insert(name, (round, report.proposal, report.plugin));
@@ -100,7 +104,7 @@ mod tests {
     use tandem_host::harness::{HarnessManifest, PluginEntry};
 
     use crate::campaign::record::Publication;
-    use crate::evolve::{ArmCounts, PairedTask, PairedTest, Signal, Verdict};
+    use crate::evolve::{ArmCounts, EditKind, PairedTask, PairedTest, Signal, Verdict};
 
     struct Run {
         _folder: tempfile::TempDir,
@@ -134,6 +138,18 @@ mod tests {
 
         /// Ends a gate on a change of `name`, with this verdict.
         fn end(&self, round: u32, index: usize, name: &str, change: Change, verdict: Verdict) {
+            self.end_edit(round, index, name, EditKind::Plugin, change, verdict);
+        }
+
+        fn end_edit(
+            &self,
+            round: u32,
+            index: usize,
+            name: &str,
+            kind: EditKind,
+            change: Change,
+            verdict: Verdict,
+        ) {
             let config = GateConfig {
                 rule: serde_json::from_str("\"paper\"").unwrap(),
                 tasks: 1,
@@ -147,6 +163,7 @@ mod tests {
             let proposal = ProposalRow {
                 name: name.into(),
                 signal: Signal::EmptyPatch,
+                kind,
                 source: Digest::of(b"source"),
                 language: Language::default(),
                 grants: vec![],
@@ -192,6 +209,17 @@ mod tests {
         run.publish(8, &["old", "new"]);
         run.check(9, 2, 9, &["old"]);
         run.check(10, 2, 9, &["old", "new"]);
+    }
+
+    #[test]
+    fn an_edit_that_has_the_name_of_a_plugin_is_no_plugin() {
+        let run = Run::new();
+        run.end_edit(1, 0, "there", EditKind::Prompt, Change::Add, Verdict::Accept);
+        run.publish(1, &["there"]);
+        run.check(9, 1, 9, &[]);
+        run.end(2, 0, "there", Change::Add, Verdict::Accept);
+        run.end_edit(8, 0, "there", EditKind::Settings, Change::Add, Verdict::Accept);
+        run.check(9, 5, 9, &["there"]);
     }
 
     #[test]

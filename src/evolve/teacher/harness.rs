@@ -1,37 +1,43 @@
-//! The teacher of tools and hooks: from failing evidence to a proposal that the
-//! forge built and admission let in, or to the reasons why there is none.
+//! The teacher of the harness: from failing evidence to a proposal that can be built and that admission
+//! let in, or to the reasons why there is none.
 
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use serde::Serialize;
 use tandem_host::forge::Language;
+use tandem_host::harness::HarnessManifest;
 use tandem_host::store::Digest;
 
+use super::super::edit::{EditKind, LimitsEdit, PromptName};
 use super::super::proposal::Proposal;
 use super::super::signals::{Diagnosis, Signal};
 use super::ask::{ExchangeLog, Teacher, TeacherError};
 use super::config::TeacherConfig;
+use super::draft::{self, Draft};
 use super::evidence::Evidence;
 use super::leaks::SearchSetNames;
 use super::prompts::{ContractText, PluginText, Prompt, Prompts, meaning};
 use super::repair::{Exchange, unrendered};
-use super::reply::{self, Draft};
 use super::request::{TeacherReply, TeacherRequest, TeacherRole};
 use super::tokens::shorten;
 
 /// Tokens of all sources of the current plugins together, and of one reason.
 const SOURCES_TOKENS: usize = 12_000;
 const REASON_TOKENS: usize = 1_500;
+/// Tokens of one prompt of the harness; a longer one is not shown whole.
+const PROMPT_TOKENS: usize = 2_500;
 /// Rejected ideas that are shown, newest first.
 const REJECTED: usize = 20;
 
-/// Why an idea is not wanted again.
+/// A change that was proposed before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Rejected {
+pub struct Idea {
     pub name: String,
+    /// `plugin`, `prompt` and so on.
+    pub kind: &'static str,
     pub mechanism: String,
-    /// One line.
+    /// What became of it, in one line.
     pub reason: String,
 }
 
@@ -41,13 +47,16 @@ pub struct HarnessBrief<'a> {
     pub diagnosis: &'a Diagnosis,
     /// Signals that recur, commonest first.
     pub recurring: &'a [(Signal, usize)],
-    /// The plugins of the current harness, in hook order.
+    /// The current harness, and its plugins in hook order.
+    pub harness: &'a HarnessManifest,
     pub plugins: Vec<PluginText>,
-    /// Oldest first.
-    pub rejected: Vec<Rejected>,
+    /// Ideas that were kept and show in no plugin's source, oldest first.
+    pub kept: Vec<Idea>,
+    /// Ideas that are not wanted again, oldest first.
+    pub rejected: Vec<Idea>,
 }
 
-/// What builds and admits a proposal.
+/// What makes a harness of a proposal and admits it.
 #[async_trait]
 pub trait Judge: Send + Sync {
     /// The proposal with the grants that it really uses, or a reason that a model can act on.
@@ -69,7 +78,7 @@ pub struct Proposed {
 /// What a candidate must be, beyond being built.
 pub struct Rules<'a> {
     pub names: &'a SearchSetNames,
-    /// Digests of the sources that were tried.
+    /// Digests of the edits that were tried.
     pub tried: &'a BTreeSet<Digest>,
     /// Names that are taken by other proposals of the same round.
     pub taken: &'a BTreeSet<String>,
@@ -106,6 +115,12 @@ impl HarnessTeacher {
             tasks: usize,
             meaning: &'static str,
         }
+        #[derive(Serialize)]
+        struct PromptText {
+            name: &'static str,
+            values: &'static [&'static str],
+            text: String,
+        }
         let signals: Vec<_> = brief.recurring.iter().map(|(signal, _)| *signal).collect();
         let texts: Vec<SignalText> = signals
             .iter()
@@ -122,7 +137,16 @@ impl HarnessTeacher {
         let newest: Vec<_> = brief.rejected.iter().rev().take(REJECTED).collect();
         let share = SOURCES_TOKENS / brief.plugins.len().max(1);
         let plugins: Vec<PluginText> = brief.plugins.iter().map(|plugin| shortened(plugin, share)).collect();
+        let prompts = PromptName::ALL.map(|prompt| PromptText {
+            name: prompt.name(),
+            values: prompt.values(),
+            text: unmarked(&shorten(prompt.of(&brief.harness.prompts), PROMPT_TOKENS)),
+        });
+        let current = LimitsEdit::current(&brief.harness.limits);
         let context = minijinja::context! {
+            prompts => prompts,
+            limits => current.to_string(),
+            kept => brief.kept,
             episodes => brief.diagnosis.episodes,
             failed => brief.diagnosis.failed,
             signals => texts,
@@ -149,27 +173,34 @@ impl HarnessTeacher {
         signals: &[Signal],
         rules: &Rules<'_>,
     ) -> anyhow::Result<Result<Proposal, String>> {
-        let draft = match reply::harness(reply, self.language, signals) {
+        let draft = match draft::harness(reply, self.language, signals) {
             Ok(draft) => draft,
             Err(fault) => return Ok(Err(fault.to_string())),
         };
         let said = manifest_text(&draft);
         let mention = rules.names.find("manifest", &said);
-        if let Some(mention) = mention.or_else(|| rules.names.find("source", &draft.source)) {
+        let beside = match draft.edit.kind() {
+            EditKind::Prompt => "prompt",
+            EditKind::Settings => "settings",
+            _ => "source",
+        };
+        if let Some(mention) = mention.or_else(|| rules.names.find(beside, &draft.edit.written())) {
             return Ok(Err(mention.to_string()));
         }
         let proposal = Proposal {
             name: draft.manifest.name.clone(),
             signal: draft.signal,
-            language: draft.language,
-            source: draft.source,
-            grants: draft.manifest.grants.clone(),
+            edit: draft.edit,
             rationale: draft.manifest.mechanism.trim().to_owned(),
             manifest: Some(draft.manifest),
         };
-        if rules.tried.contains(&proposal.source_digest()) {
+        if rules.tried.contains(&proposal.digest()) {
             let help = "help: propose another mechanism; the ideas that did not help are listed above";
-            return Ok(Err(format!("this very source was tried before\n{help}")));
+            let what = match proposal.edit.kind() {
+                EditKind::Plugin => "source",
+                _ => "edit",
+            };
+            return Ok(Err(format!("this very {what} was tried before\n{help}")));
         }
         if rules.taken.contains(&proposal.name) {
             return Ok(Err(format!(

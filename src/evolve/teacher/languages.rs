@@ -160,6 +160,8 @@ fn plugin(language: Language, name: &str, grants: &[&str], source: &str) -> Plug
         grants: grants.iter().map(|grant| (*grant).to_owned()).collect(),
         language,
         source: Some(without_tests(source)),
+        settings: String::new(),
+        schema: None,
     }
 }
 

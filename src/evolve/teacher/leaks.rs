@@ -29,10 +29,10 @@ pub struct SearchSetNames(BTreeMap<String, &'static str>);
 /// A forbidden mention.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the {place} mentions `{word}`, {what} of the search set\nhelp: write what holds for every task; a plugin must not know one by name"
+    "the {place} mentions `{word}`, {what} of the search set\nhelp: write what holds for every task; a harness must not know one by name"
 )]
 pub struct Mention {
-    /// `source` or `manifest`.
+    /// `manifest`, or what stands beside it.
     pub place: &'static str,
     /// As the candidate has it.
     pub word: String,

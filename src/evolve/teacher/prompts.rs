@@ -7,6 +7,7 @@ use serde::Serialize;
 use tandem_host::forge::Language;
 use tandem_host::plugin::{Capability, HookPoint};
 
+use super::super::edit::LimitsEdit;
 use super::super::signals::Signal;
 use super::languages::LanguageText;
 
@@ -110,6 +111,10 @@ pub struct PluginText {
     pub language: Language,
     /// Not known for a component that was handed over without its source.
     pub source: Option<String>,
+    /// JSON; empty where there are none.
+    pub settings: String,
+    /// The JSON Schema of its settings, if it declares one.
+    pub schema: Option<String>,
 }
 
 /// What the harness teacher reads of the contract and of its language: the same in every
@@ -120,6 +125,8 @@ pub struct ContractText {
     grants: Vec<&'static str>,
     contract: &'static str,
     language: LanguageText,
+    /// What each limit may be set to.
+    limits: String,
 }
 
 impl ContractText {
@@ -129,6 +136,7 @@ impl ContractText {
             grants: Capability::ALL.map(Capability::name).to_vec(),
             contract: include_str!("../../../wit/harness.wit").trim_end(),
             language: LanguageText::of(language),
+            limits: LimitsEdit::ranges(),
         }
     }
 }

@@ -1,28 +1,11 @@
-//! What did the model write? A manifest and one source, or a reason why the reply
-//! cannot be used, in words that go back to the model.
+//! What did the model write? A text with fenced blocks, or a reason why the reply
+//! cannot be used, in words that go back to the model. What a change of the harness
+//! looks like in them is read by `draft`.
 
-use tandem_host::forge::Language;
-use tandem_host::plugin::{Capability, HookPoint};
-
-use super::super::proposal::Manifest;
-use super::super::signals::Signal;
 use super::request::{Finish, TeacherReply};
 
-/// Longest name, mechanism and source.
-const MAX_NAME: usize = 40;
+/// Longest sentence.
 const MAX_SENTENCE: usize = 300;
-const MAX_SOURCE: usize = 64 << 10;
-const MAX_LIST: usize = 8;
-
-/// A plugin as a model handed it in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Draft {
-    pub manifest: Manifest,
-    /// The first of `manifest.fixes`.
-    pub signal: Signal,
-    pub language: Language,
-    pub source: String,
-}
 
 /// Why a reply cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,12 +30,16 @@ pub enum ReplyFault {
         "there are {count} fenced {wanted} blocks, and exactly 1 is taken\nhelp: leave out drafts and examples; one mechanism, one source"
     )]
     Several { wanted: &'static str, count: usize },
-    #[error("a fenced block is in `{language}`, which is not asked for\nhelp: write the source in {known}")]
+    #[error("a fenced block is in `{language}`, which is not asked for\nhelp: write it in {known}")]
     Language { language: String, known: String },
     #[error(
         "a fenced block does not name its language\nhelp: begin the manifest with ```toml and the source with ```{known}"
     )]
     Unnamed { known: String },
+    #[error(
+        "a manifest of kind `{kind}` says it all, and there is a fenced {found} block beside it\nhelp: write the manifest alone"
+    )]
+    Needless { kind: &'static str, found: String },
     #[error("the manifest is not right: {reason}\nhelp: {help}")]
     Manifest { reason: String, help: String },
     #[error("the {what} has {size} {unit}, and the limit is {limit}\nhelp: write less")]
@@ -185,87 +172,6 @@ pub fn manifest<T: serde::de::DeserializeOwned>(block: &Block, help: &str) -> Re
     parsed.map_err(|reason| ReplyFault::Manifest { reason, help: help.to_owned() })
 }
 
-const MANIFEST_HELP: &str = "its keys are `name`, `mechanism`, `points`, `grants`, `fixes` and `risks`";
-
-/// Reads a reply of the harness teacher, which writes `language`. `signals` are those that it was shown.
-pub fn harness(reply: &TeacherReply, language: Language, signals: &[Signal]) -> Result<Draft, ReplyFault> {
-    let known = || language.name().to_owned();
-    let blocks = usable_blocks(reply)?;
-    for block in blocks.iter().filter(|block| !is_manifest(block)) {
-        if block.language.is_empty() {
-            return Err(ReplyFault::Unnamed { known: known() });
-        }
-        if Language::named(&block.language) != Some(language) {
-            return Err(ReplyFault::Language { language: block.language.clone(), known: known() });
-        }
-    }
-    let help = format!("write the manifest as ```toml: {MANIFEST_HELP}");
-    let manifest_block = only(&blocks, "manifest", &help, is_manifest)?;
-    let help = format!("write the whole source of the plugin as ```{}", known());
-    let source = only(&blocks, "source", &help, |block| !is_manifest(block))?;
-    let manifest: Manifest = manifest(manifest_block, MANIFEST_HELP)?;
-    let signal = check(&manifest, signals)?;
-    if source.text.len() > MAX_SOURCE {
-        let size = source.text.len();
-        return Err(ReplyFault::TooLong { what: "source", size, unit: "bytes", limit: MAX_SOURCE });
-    }
-    if source.text.trim().is_empty() {
-        return Err(ReplyFault::Missing { wanted: "source", help });
-    }
-    Ok(Draft { manifest, signal, language, source: source.text.clone() })
-}
-
-fn check(manifest: &Manifest, signals: &[Signal]) -> Result<Signal, ReplyFault> {
-    let wrong = |reason: String, help: String| ReplyFault::Manifest { reason, help };
-    let name = &manifest.name;
-    let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    if name.is_empty() || !name.chars().all(is_name) || name.starts_with('-') || name.ends_with('-') {
-        let help = "a name has lower-case letters, digits and `-`, such as `hold-empty-patch`";
-        return Err(wrong(format!("`name` is `{}`", brief(name)), help.into()));
-    }
-    let too_long = |what, size, limit| ReplyFault::TooLong { what, size, unit: "characters", limit };
-    if name.len() > MAX_NAME {
-        return Err(too_long("name", name.len(), MAX_NAME));
-    }
-    sentence("mechanism", &manifest.mechanism)?;
-    for risk in &manifest.risks {
-        sentence("risks", risk)?;
-    }
-    let lists = [
-        ("points", manifest.points.len(), 1),
-        ("grants", manifest.grants.len(), 0),
-        ("fixes", manifest.fixes.len(), 1),
-        ("risks", manifest.risks.len(), 0),
-    ];
-    for (key, count, least) in lists {
-        if count < least || count > MAX_LIST {
-            let help = format!("give {least} to {MAX_LIST}");
-            return Err(wrong(format!("`{key}` has {count} entries"), help));
-        }
-    }
-    if let Some(point) = manifest.points.iter().find(|point| HookPoint::named(point).is_none()) {
-        let known = HookPoint::ALL.map(HookPoint::name).join(", ");
-        return Err(wrong(
-            format!("`{}` is not a hook point", brief(point)),
-            format!("the hook points are {known}"),
-        ));
-    }
-    if let Some(grant) = manifest.grants.iter().find(|grant| grant.parse::<Capability>().is_err()) {
-        let known = Capability::ALL.map(Capability::name).join(", ");
-        return Err(wrong(format!("`{}` is not a grant", brief(grant)), format!("the grants are {known}")));
-    }
-    let mut fixes = Vec::new();
-    for fix in &manifest.fixes {
-        let Some(signal) = signals.iter().find(|signal| signal.name() == fix) else {
-            let known: Vec<_> = signals.iter().map(|signal| signal.name()).collect();
-            let help = format!("`fixes` names signals that should become rarer: {}", known.join(", "));
-            return Err(wrong(format!("`{}` in `fixes` is not a signal of this request", brief(fix)), help));
-        };
-        fixes.push(*signal);
-    }
-    fixes.first().copied().ok_or_else(|| wrong("`fixes` is empty".into(), "name a signal".into()))
-}
-
 /// One sentence of a manifest.
 pub fn sentence(key: &'static str, text: &str) -> Result<(), ReplyFault> {
     let characters = text.chars().count();
@@ -285,6 +191,6 @@ pub fn sentence(key: &'static str, text: &str) -> Result<(), ReplyFault> {
 }
 
 /// Model text that goes into a message.
-fn brief(text: &str) -> String {
+pub(super) fn brief(text: &str) -> String {
     text.chars().take(60).collect()
 }

@@ -103,7 +103,9 @@ async fn teachers_never_see_hidden_tests_reference_patches_or_verifier_logs() {
         evidence: &evidence,
         diagnosis: &diagnosis,
         recurring: &[(crate::evolve::Signal::EmptyPatch, 1)],
+        harness: &HarnessManifest::bare(),
         plugins: vec![],
+        kept: vec![],
         rejected: vec![],
     };
     let harness = HarnessTeacher::open(&config).unwrap().request(&brief).unwrap();

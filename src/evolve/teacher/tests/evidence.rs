@@ -2,12 +2,12 @@
 
 use tandem_host::agent::{CallRecord, EpisodeRecord, Exit, Outcome, TurnRecord};
 use tandem_host::forge::Language;
-use tandem_host::harness::{LimitKind, ToolResult, ToolStatus, WorkTree};
+use tandem_host::harness::{HarnessManifest, LimitKind, ToolResult, ToolStatus, WorkTree};
 use tandem_host::policy::{Message, Origin, Piece, Role};
 use tandem_host::store::Digest;
 
 use super::super::tokens::estimate;
-use super::super::{Evidence, HarnessBrief, HarnessTeacher, PluginText, Rejected, TeacherConfig};
+use super::super::{Evidence, HarnessBrief, HarnessTeacher, Idea, PluginText, TeacherConfig};
 use crate::evolve::{Signal, diagnose};
 
 fn turn(shown: &str, reply: &str) -> TurnRecord {
@@ -129,21 +129,40 @@ fn a_request_holds_contract_evidence_sources_and_rejected_ideas() {
     let diagnosis = diagnose(&records);
     let recurring = diagnosis.recurring(2);
     let evidence = Evidence::of(&records);
+    let mut harness = HarnessManifest::bare();
+    harness.prompts.system = "SYSTEM-TEXT </evidence>".into();
     let brief = HarnessBrief {
         evidence: &evidence,
         diagnosis: &diagnosis,
         recurring: &recurring,
+        harness: &harness,
         plugins: vec![
             PluginText {
                 name: "now-there".into(),
                 grants: vec!["state".into()],
                 language: Language::Rust,
                 source: Some("fn now() {}\n#[cfg(test)]\nmod tests {}".into()),
+                settings: r#"{"turns_left":3}"#.into(),
+                schema: Some(r#"{"type":"object"}"#.into()),
             },
-            PluginText { name: "handed-over".into(), grants: vec![], language: Language::Rust, source: None },
+            PluginText {
+                name: "handed-over".into(),
+                grants: vec![],
+                language: Language::Rust,
+                source: None,
+                settings: String::new(),
+                schema: None,
+            },
         ],
-        rejected: vec![Rejected {
+        kept: vec![Idea {
+            name: "kept-idea".into(),
+            kind: "prompt",
+            mechanism: "It whispers.".into(),
+            reason: String::new(),
+        }],
+        rejected: vec![Idea {
             name: "old-idea".into(),
+            kind: "plugin",
             mechanism: "It shouts.".into(),
             reason: "not better".into(),
         }],
@@ -156,6 +175,8 @@ fn a_request_holds_contract_evidence_sources_and_rejected_ideas() {
         "pub fn read_text",
         "`hold-empty-patch`:",
         "Ask for no more than needed",
+        "the task (`{{ instruction }}`) in `instance`",
+        "`command_seconds` 1 to 300",
     ] {
         assert!(request.system.contains(part), "the system text lacks `{part}`");
     }
@@ -163,12 +184,16 @@ fn a_request_holds_contract_evidence_sources_and_rejected_ideas() {
     for part in [
         "Of 2 episodes, 2 failed.",
         "- `limit-with-edits` in 2 episodes on 2 tasks: a limit ended",
-        "SYSTEM-TEXT",
-        "`now-there`, grants: state",
+        "``````text\nSYSTEM-TEXT ",
+        "`format-error` (limits, error, kind, actions, max_tokens):",
+        "observation_chars 10000, command_seconds 60",
+        "- `kept-idea` (prompt): It whispers.",
+        "`now-there`, grants: state, settings: {\"turns_left\":3}",
+        "Its settings fit `{\"type\":\"object\"}`.",
         "fn now() {}",
         "`handed-over`, grants: none",
         "- `old-idea`: It shouts. — not better",
-        "Propose one plugin.",
+        "Propose one change.",
     ] {
         assert!(request.user.contains(part), "the user text lacks `{part}`:\n{}", request.user);
     }
@@ -194,7 +219,9 @@ fn prompt_files_of_a_folder_stand_in_for_the_built_in_ones() {
         evidence: &evidence,
         diagnosis: &diagnosis,
         recurring: &[],
+        harness: &HarnessManifest::bare(),
         plugins: vec![],
+        kept: vec![],
         rejected: vec![],
     };
     let request = open().unwrap().request(&brief).unwrap();

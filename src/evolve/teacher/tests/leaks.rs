@@ -76,7 +76,7 @@ fn a_mention_says_where_it_was_found_and_what_to_do() {
     let (_folder, names) = names();
     expect_test::expect![[r#"
         the manifest mentions `leap-years`, a task of the search set
-        help: write what holds for every task; a plugin must not know one by name"#]]
+        help: write what holds for every task; a harness must not know one by name"#]]
     .assert_eq(&names.find("manifest", "for leap-years only").unwrap().to_string());
 }
 

@@ -2,9 +2,10 @@
 
 use expect_test::{Expect, expect};
 
-use super::super::reply::{blocks, harness};
+use super::super::draft::harness;
+use super::super::reply::blocks;
 use super::super::request::{Finish, TeacherReply};
-use crate::evolve::Signal;
+use crate::evolve::{Edit, Signal};
 use tandem_host::forge::Language;
 
 const MANIFEST: &str = r#"```toml
@@ -21,8 +22,12 @@ fn read(text: &str, finish: Finish) -> String {
     let reply = TeacherReply { text: text.into(), finish, ..TeacherReply::default() };
     match harness(&reply, Language::Rust, &[Signal::LimitWithEdits, Signal::EmptyPatch]) {
         Ok(draft) => {
-            assert_eq!(draft.language, Language::Rust);
-            format!("{} for {}: {:?}", draft.manifest.name, draft.signal.name(), draft.source)
+            let made = match draft.edit {
+                Edit::Plugin { language: Language::Rust, source, .. } => format!("{source:?}"),
+                Edit::Plugin { language, .. } => panic!("{language}"),
+                edit => serde_json::to_string(&edit).unwrap(),
+            };
+            format!("{} for {}: {made}", draft.manifest.name, draft.signal.name())
         }
         Err(fault) => fault.to_string(),
     }
@@ -72,14 +77,14 @@ fn what_is_missing_or_too_much_goes_back_with_its_reason() {
     check(
         "Here is an idea: warn the policy.",
         expect![[r#"
-        there is no fenced manifest block
-        help: write the manifest as ```toml: its keys are `name`, `mechanism`, `points`, `grants`, `fixes` and `risks`"#]],
+            there is no fenced manifest block
+            help: write the manifest as ```toml: its keys are `name`, `mechanism`, `points`, `grants`, `fixes` and `risks`; another `kind` than `plugin` has keys of its own in the place of `points` and `grants`"#]],
     );
     check(
         SOURCE,
         expect![[r#"
-        there is no fenced manifest block
-        help: write the manifest as ```toml: its keys are `name`, `mechanism`, `points`, `grants`, `fixes` and `risks`"#]],
+            there is no fenced manifest block
+            help: write the manifest as ```toml: its keys are `name`, `mechanism`, `points`, `grants`, `fixes` and `risks`; another `kind` than `plugin` has keys of its own in the place of `points` and `grants`"#]],
     );
     check(
         MANIFEST,
@@ -103,7 +108,7 @@ fn what_is_missing_or_too_much_goes_back_with_its_reason() {
         &format!("{MANIFEST}\n```python\nx\n```"),
         expect![[r#"
         a fenced block is in `python`, which is not asked for
-        help: write the source in rust"#]],
+        help: write it in rust"#]],
     );
     check(
         &format!("{MANIFEST}\n```\nfn x() {{}}\n```"),
@@ -182,8 +187,8 @@ fn a_wrong_manifest_goes_back_with_the_value_and_what_is_known() {
         "name",
         "",
         expect![[r#"
-        the manifest is not right: missing field `name`
-        help: its keys are `name`, `mechanism`, `points`, `grants`, `fixes` and `risks`"#]],
+            the manifest is not right: missing field `name`
+            help: its keys are `name`, `mechanism`, `points`, `grants`, `fixes` and `risks`; another `kind` than `plugin` has keys of its own in the place of `points` and `grants`"#]],
     );
     with(
         "mechanism",
@@ -231,8 +236,8 @@ fn a_wrong_manifest_goes_back_with_the_value_and_what_is_known() {
         "risks",
         "price = 3",
         expect![[r#"
-        the manifest is not right: unknown field `price`, expected one of `name`, `mechanism`, `points`, `grants`, `fixes`, `risks`
-        help: its keys are `name`, `mechanism`, `points`, `grants`, `fixes` and `risks`"#]],
+            the manifest is not right: unknown field `price`, expected one of `kind`, `name`, `mechanism`, `points`, `grants`, `fixes`, `risks`, `plugin`, `settings`, `limits`, `before`, `after`, `prompt`
+            help: its keys are `name`, `mechanism`, `points`, `grants`, `fixes` and `risks`; another `kind` than `plugin` has keys of its own in the place of `points` and `grants`"#]],
     );
 }
 
@@ -244,5 +249,181 @@ fn a_source_over_its_limit_goes_back() {
         expect![[r#"
         the source has 100001 bytes, and the limit is 65536
         help: write less"#]],
+    );
+}
+
+/// A reply with these own keys of its kind, and what follows the manifest.
+fn edit(own: &str, after: &str, expected: Expect) {
+    let manifest = format!(
+        "```toml\nname = \"an-edit\"\nmechanism = \"Says it.\"\nfixes = [\"empty-patch\"]\n{own}\n```\n{after}"
+    );
+    check(&manifest, expected);
+}
+
+#[test]
+fn each_kind_of_edit_is_taken_in_the_form_of_its_kind() {
+    edit(
+        "kind = 'prompt'\nprompt = 'format-error'",
+        "````text\nSay:\n\n```bash\nls\n```\n````",
+        expect![[
+            r#"an-edit for empty-patch: {"kind":"prompt","prompt":"format-error","text":"Say:\n\n```bash\nls\n```"}"#
+        ]],
+    );
+    edit(
+        "kind = 'prompt'\nprompt = 'system'",
+        "```jinja\nBe careful.\n```",
+        expect![[r#"an-edit for empty-patch: {"kind":"prompt","prompt":"system","text":"Be careful."}"#]],
+    );
+    edit(
+        "kind = 'settings'\nplugin = 'p'\nsettings = { b = 1, a = ['x'] }",
+        "",
+        expect![[
+            r#"an-edit for empty-patch: {"kind":"settings","plugin":"p","settings":{"a":["x"],"b":1}}"#
+        ]],
+    );
+    edit(
+        "kind = 'settings'\nplugin = 'p'\n[settings]\nb = 1",
+        "",
+        expect![[r#"an-edit for empty-patch: {"kind":"settings","plugin":"p","settings":{"b":1}}"#]],
+    );
+    edit(
+        "kind = 'limits'\nlimits = { deferrals = 1, condense = { after = 40, first = 1, last = 16 } }",
+        "",
+        expect![[
+            r#"an-edit for empty-patch: {"kind":"limits","limits":{"deferrals":1,"condense":{"after":40,"first":1,"last":16}}}"#
+        ]],
+    );
+    edit(
+        "kind = 'order'\nplugin = 'p'\nafter = 'q'",
+        "",
+        expect![[r#"an-edit for empty-patch: {"kind":"order","plugin":"p","place":{"after":"q"}}"#]],
+    );
+    edit(
+        "kind = 'remove'\nplugin = 'p'\ngrants = []",
+        "",
+        expect![[r#"an-edit for empty-patch: {"kind":"remove","plugin":"p"}"#]],
+    );
+}
+
+#[test]
+fn an_edit_in_another_form_than_that_of_its_kind_goes_back() {
+    edit(
+        "kind = 'weights'",
+        "",
+        expect![[r#"
+        the manifest is not right: unknown variant `weights`, expected one of `plugin`, `settings`, `limits`, `order`, `prompt`, `remove`
+        help: its keys are `name`, `mechanism`, `points`, `grants`, `fixes` and `risks`; another `kind` than `plugin` has keys of its own in the place of `points` and `grants`"#]],
+    );
+    edit(
+        "kind = 'prompt'\nprompt = 'reward'",
+        "```text\nx\n```",
+        expect![[r#"
+        the manifest is not right: unknown variant `reward`, expected one of `system`, `instance`, `observation`, `format-error`
+        help: its keys are `name`, `mechanism`, `points`, `grants`, `fixes` and `risks`; another `kind` than `plugin` has keys of its own in the place of `points` and `grants`"#]],
+    );
+    edit(
+        "kind = 'prompt'\nprompt = 'system'",
+        "",
+        expect![[r#"
+        there is no fenced text block
+        help: write the whole text of the prompt as ````text"#]],
+    );
+    edit(
+        "kind = 'prompt'\nprompt = 'system'",
+        "```text\n\n```",
+        expect![[r#"
+        there is no fenced text block
+        help: write the whole text of the prompt as ````text"#]],
+    );
+    edit(
+        "kind = 'prompt'\nprompt = 'system'",
+        SOURCE,
+        expect![[r#"
+        a fenced block is in `rust`, which is not asked for
+        help: write it in text"#]],
+    );
+    edit(
+        "kind = 'prompt'",
+        "```text\nx\n```",
+        expect![[r#"
+        the manifest is not right: the kind `prompt` needs `prompt`
+        help: write `prompt` as one of "system", "instance", "observation", "format-error""#]],
+    );
+    edit(
+        "kind = 'prompt'\nprompt = 'system'\nplugin = 'p'",
+        "```text\nx\n```",
+        expect![[r#"
+        the manifest is not right: `plugin` does not belong to the kind `prompt`
+        help: its own keys are `prompt`; propose one change"#]],
+    );
+    edit(
+        "kind = 'limits'\nlimits = { turns = 900 }",
+        "",
+        expect![[r#"
+        the manifest is not right: unknown field `turns`, expected one of `observation_chars`, `command_seconds`, `format_errors`, `deferrals`, `condense`
+        help: its keys are `name`, `mechanism`, `points`, `grants`, `fixes` and `risks`; another `kind` than `plugin` has keys of its own in the place of `points` and `grants`"#]],
+    );
+    edit(
+        "kind = 'limits'\nlimits = { deferrals = -1 }",
+        "",
+        expect![[r#"
+        the manifest is not right: invalid value: integer `-1`, expected u32
+        help: its keys are `name`, `mechanism`, `points`, `grants`, `fixes` and `risks`; another `kind` than `plugin` has keys of its own in the place of `points` and `grants`"#]],
+    );
+    edit(
+        "kind = 'limits'\nlimits = { deferrals = 1 }",
+        SOURCE,
+        expect![[r#"
+        a manifest of kind `limits` says it all, and there is a fenced rust block beside it
+        help: write the manifest alone"#]],
+    );
+    edit(
+        "kind = 'limits'",
+        "",
+        expect![[r#"
+        the manifest is not right: the kind `limits` needs `limits`
+        help: write `limits = { observation_chars = 6000 }`"#]],
+    );
+    edit(
+        "kind = 'order'\nplugin = 'p'",
+        "",
+        expect![[r#"
+        the manifest is not right: the kind `order` needs `before`
+        help: write `plugin = "its-name"`, and `before` or `after` with the name of another one"#]],
+    );
+    edit(
+        "kind = 'order'\nplugin = 'p'\nbefore = 'q'\nafter = 'r'",
+        "",
+        expect![[r#"
+        the manifest is not right: it has both `before` and `after`
+        help: name one of them"#]],
+    );
+    edit(
+        "kind = 'order'\nbefore = 'q'",
+        "",
+        expect![[r#"
+        the manifest is not right: the kind `order` needs `plugin`
+        help: write `plugin = "its-name"`, and `before` or `after` with the name of another one"#]],
+    );
+    edit(
+        "kind = 'settings'\nplugin = 'p'",
+        "",
+        expect![[r#"
+        the manifest is not right: the kind `settings` needs `settings`
+        help: write `plugin = "its-name"` and `settings = { key = 3 }` with all of its settings"#]],
+    );
+    edit(
+        "kind = 'settings'\nplugin = 'p'\nsettings = 3",
+        "",
+        expect![[r#"
+        the manifest is not right: invalid type: integer `3`, expected a map
+        help: its keys are `name`, `mechanism`, `points`, `grants`, `fixes` and `risks`; another `kind` than `plugin` has keys of its own in the place of `points` and `grants`"#]],
+    );
+    edit(
+        "kind = 'remove'\nplugin = 'p'\ngrants = ['exec']",
+        "",
+        expect![[r#"
+        the manifest is not right: `grants` does not belong to the kind `remove`
+        help: its own keys are `plugin`; propose one change"#]],
     );
 }

@@ -13,7 +13,7 @@ use super::super::{Evidence, HarnessBrief, HarnessTeacher, Rules, SearchSetNames
 use super::server::{Answer, error, stream};
 use super::*;
 use crate::campaign::{Bench, Builder};
-use crate::evolve::{Diagnosis, Proposal, Signal};
+use crate::evolve::{Diagnosis, Edit, EditKind, Proposal, Signal};
 
 fn reply(name: &str, points: &str, grants: &str, source: &str) -> String {
     format!(
@@ -35,6 +35,7 @@ struct Bed {
     names: SearchSetNames,
     tried: BTreeSet<Digest>,
     taken: BTreeSet<String>,
+    incumbent: HarnessManifest,
 }
 
 impl Bed {
@@ -53,24 +54,31 @@ impl Bed {
             names: SearchSetNames::default(),
             tried: BTreeSet::new(),
             taken: BTreeSet::new(),
+            incumbent: HarnessManifest::bare(),
         }
     }
 
     async fn propose(&self, config: &TeacherConfig) -> Result<Proposed, TeacherError> {
+        self.propose_at("r1/harness/0", config).await
+    }
+
+    async fn propose_at(&self, place: &str, config: &TeacherConfig) -> Result<Proposed, TeacherError> {
         let teacher = Teacher::open(TeacherRole::Harness, config, None).unwrap().unwrap();
         let writer = HarnessTeacher::open(config).unwrap();
         let (evidence, diagnosis) = (Evidence::default(), Diagnosis::default());
+        let incumbent = self.incumbent.clone();
         let brief = HarnessBrief {
             evidence: &evidence,
             diagnosis: &diagnosis,
             recurring: &[(Signal::LimitWithEdits, 2)],
+            harness: &incumbent,
             plugins: vec![],
+            kept: vec![],
             rejected: vec![],
         };
-        let incumbent = HarnessManifest::bare();
         let bench = Bench { builder: &self.builder, incumbent: &incumbent };
         let rules = Rules { names: &self.names, tried: &self.tried, taken: &self.taken, judge: &bench };
-        writer.propose(&teacher, "r1/harness/0", &brief, &rules, &self.log.record).await
+        writer.propose(&teacher, place, &brief, &rules, &self.log.record).await
     }
 }
 
@@ -88,7 +96,8 @@ async fn a_reply_that_compiles_only_in_the_second_round_becomes_a_proposal() {
     let proposal = proposed.proposal.unwrap();
     assert_eq!((proposal.name.as_str(), proposal.signal), ("say-three", Signal::LimitWithEdits));
     // A grant that nothing uses is not given.
-    assert_eq!(proposal.grants, Vec::<String>::new());
+    let Edit::Plugin { grants, .. } = &proposal.edit else { panic!("{proposal:?}") };
+    assert_eq!(*grants, Vec::<String>::new());
     assert_eq!(proposal.manifest.unwrap().mechanism, "Says it in time.");
     assert_eq!(proposed.reasons.len(), 1);
     assert!(proposed.reasons[0].starts_with("1 compile error:"), "{}", proposed.reasons[0]);
@@ -124,7 +133,8 @@ async fn check_language(language: Language, wrong: &str, fault: &str, good: &str
     let proposed = bed.propose(&TeacherConfig { language, ..config(&server, QUICK) }).await.unwrap();
     let reasons = &proposed.reasons;
     let proposal = proposed.proposal.unwrap_or_else(|| panic!("{language}: {reasons:?}"));
-    assert_eq!((proposal.language, proposal.name.as_str()), (language, "say-three"));
+    let Edit::Plugin { language: written, .. } = proposal.edit else { panic!("{language}") };
+    assert_eq!((written, proposal.name.as_str()), (language, "say-three"));
     assert!(
         reasons[0].starts_with("a fenced block is in `rust`, which is not asked for"),
         "{language}: {}",
@@ -241,4 +251,111 @@ async fn an_endpoint_that_dies_after_the_first_round_leaves_its_reasons() {
     let dead = Server::start(|_, _| Answer::Close);
     let bed = Bed::new();
     assert!(bed.propose(&config(&dead, "[budget]\nattempts = 1")).await.is_err());
+}
+
+/// A manifest of an edit, with the block beside it.
+fn edit(name: &str, own: &str, text: &str) -> String {
+    let block = if text.is_empty() { String::new() } else { format!("````text\n{text}\n````\n") };
+    format!(
+        "```toml\nname = \"{name}\"\nmechanism = \"Says it.\"\nfixes = [\"limit-with-edits\"]\n{own}\n```\n{block}"
+    )
+}
+
+const SETTINGS: &str = include_str!("../../../../examples/contract/settings-schema.rs");
+
+#[tokio::test(flavor = "multi_thread")]
+async fn edits_are_admitted_over_the_harness_in_force_and_what_cannot_be_goes_back() {
+    let mut bed = Bed::new();
+    // Two plugins through the real forge, of which one takes settings.
+    for (name, source, grants) in
+        [("turns", SETTINGS.to_owned(), vec!["settings"]), ("three", hook(GOOD), vec![])]
+    {
+        let grants = grants.into_iter().map(str::to_owned).collect();
+        let plugin = Edit::Plugin { language: Language::Rust, source, grants };
+        let built = bed.builder.build(name, &plugin, &bed.incumbent).await.unwrap();
+        let built = built.unwrap_or_else(|refused| panic!("{}", refused.reason));
+        bed.incumbent = built.generation.manifest().clone();
+    }
+    let turns = bed.incumbent.plugins[0].digest.to_string();
+    let check = async |replies: Vec<String>, kind: EditKind, reasons: &[&str]| {
+        let server = answers(replies);
+        let proposed = bed.propose_at(kind.name(), &config(&server, QUICK)).await.unwrap();
+        let first =
+            proposed.reasons.iter().map(|reason| reason.lines().next().unwrap().replace(&turns, "TURNS"));
+        assert_eq!(first.collect::<Vec<_>>(), reasons);
+        assert_eq!(proposed.proposal.unwrap().edit.kind(), kind);
+    };
+    let settings = |text: &str| edit("warn-earlier", &format!("kind = 'settings'\n{text}"), "");
+    check(
+        vec![
+            settings("plugin = 'turns'\nsettings = { turns_left = 99 }"),
+            settings("plugin = 'three'\nsettings = { turns_left = 9 }"),
+            settings("plugin = 'nobody'\nsettings = { turns_left = 9 }"),
+            settings("plugin = 'turns'\nsettings = { turns_left = 9 }"),
+        ],
+        EditKind::Settings,
+        &[
+            "the plugin `turns` was not admitted: it does not take its settings: at `/turns_left`: must be <=20, but got 99 (admission step: settings, TURNS)",
+            "`three` reads no settings",
+            "the harness has no plugin `nobody`",
+        ],
+    )
+    .await;
+    let order = |text: &str| edit("three-first", &format!("kind = 'order'\nplugin = 'three'\n{text}"), "");
+    check(
+        vec![order("after = 'turns'"), order("before = 'three'"), order("before = 'turns'")],
+        EditKind::Order,
+        &["the harness is so already: the edit changes nothing", "`three` cannot stand beside itself"],
+    )
+    .await;
+    let prompt =
+        |which: &str, text: &str| edit("say-more", &format!("kind = 'prompt'\nprompt = '{which}'"), text);
+    check(
+        vec![
+            prompt("instance", "Do it: {{ instruction }}"),
+            prompt("system", "{% for a in range(9) %}x{% endfor %}"),
+            prompt("system", "You repair {{ instruction }}."),
+            prompt("system", "You are careful.\n\n```bash\nls\n```"),
+        ],
+        EditKind::Prompt,
+        &[
+            "the prompt `instance` does not say any more how the policy hands in",
+            "the template has the statement `for`, which a prompt of a candidate must not have",
+            "the prompt `system` reads `instruction`, which is not there",
+        ],
+    )
+    .await;
+    let limits = |text: &str| edit("see-more", &format!("kind = 'limits'\nlimits = {{ {text} }}"), "");
+    check(
+        vec![limits("command_seconds = 4000"), limits("turns = 4000"), limits("observation_chars = 20000")],
+        EditKind::Limits,
+        &[
+            "`command_seconds` is 4000, and a candidate may set 1 to 300",
+            "the manifest is not right: unknown field `turns`, expected one of `observation_chars`, `command_seconds`, `format_errors`, `deferrals`, `condense`",
+        ],
+    )
+    .await;
+    check(vec![edit("less", "kind = 'remove'\nplugin = 'three'", "")], EditKind::Remove, &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_text_of_a_prompt_must_not_name_a_task_either() {
+    let mut bed = Bed::new();
+    bed.builder.admission.forbidden = vec!["meeting-clash".into()];
+    let prompt = |text: &str| edit("say-more", "kind = 'prompt'\nprompt = 'system'", text);
+    let fine = prompt("Meetings are hard.");
+    let server = answers(vec![prompt("Think of meeting-clash."), fine.clone()]);
+    let proposed = bed.propose(&config(&server, QUICK)).await.unwrap();
+    assert_eq!(
+        proposed.reasons,
+        [
+            "it holds the string `meeting-clash`, which belongs to a task or its tests\nhelp: write what holds for every task"
+        ]
+    );
+    // The same edit is known by its digest, whatever is said about it.
+    let tried = BTreeSet::from([proposed.proposal.unwrap().digest()]);
+    let bed = Bed { tried, ..Bed::new() };
+    let server = answers(vec![fine.replace("Says it.", "Says it anew.").replace("say-more", "other")]);
+    let again = bed.propose(&config(&server, QUICK)).await.unwrap();
+    assert!(again.reasons[0].starts_with("this very edit was tried before"), "{:?}", again.reasons);
 }

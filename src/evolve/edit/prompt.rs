@@ -1,0 +1,251 @@
+//! Is a text that a model wrote a base prompt that an episode can be given?
+//!
+//! It is hostile until shown otherwise. Of the template language it may use what cannot grow: values,
+//! `if`, comparisons and filters that give no more than they take. Loops, assignments, macros and operators
+//! that join text are refused, since a few of them make gigabytes of a word.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use minijinja::Environment;
+use serde::{Deserialize, Serialize};
+use tandem_host::agent::{RenderedPrompts, SENTINEL, TemplateError, render_prompts};
+use tandem_host::harness::{HarnessManifest, Prompts};
+
+/// A base prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PromptName {
+    System,
+    Instance,
+    Observation,
+    FormatError,
+}
+
+impl PromptName {
+    pub const ALL: [Self; 4] = [Self::System, Self::Instance, Self::Observation, Self::FormatError];
+
+    /// The name in replies and records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Instance => "instance",
+            Self::Observation => "observation",
+            Self::FormatError => "format-error",
+        }
+    }
+
+    /// The values that it sees.
+    pub fn values(self) -> &'static [&'static str] {
+        match self {
+            Self::System => &["limits"],
+            Self::Instance => &["limits", "instruction"],
+            Self::Observation => &["limits", "text", "exit_code", "status"],
+            Self::FormatError => &["limits", "error", "kind", "actions", "max_tokens"],
+        }
+    }
+
+    /// Its text.
+    pub fn of(self, prompts: &Prompts) -> &String {
+        match self {
+            Self::System => &prompts.system,
+            Self::Instance => &prompts.instance,
+            Self::Observation => &prompts.observation,
+            Self::FormatError => &prompts.format_error,
+        }
+    }
+
+    pub(super) fn of_mut(self, prompts: &mut Prompts) -> &mut String {
+        match self {
+            Self::System => &mut prompts.system,
+            Self::Instance => &mut prompts.instance,
+            Self::Observation => &mut prompts.observation,
+            Self::FormatError => &mut prompts.format_error,
+        }
+    }
+}
+
+impl fmt::Display for PromptName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Most bytes of a prompt.
+const MOST_BYTES: usize = 8 << 10;
+/// Statements, and filters, that give no more than they take.
+const STATEMENTS: [&str; 4] = ["if", "elif", "else", "endif"];
+const FILTERS: [&str; 10] =
+    ["abs", "capitalize", "default", "first", "int", "last", "length", "lower", "trim", "upper"];
+/// Operators that cannot make a text longer.
+const OPERATORS: [&str; 15] = ["==", "!=", "<=", ">=", "<", ">", "|", ".", ",", "(", ")", "[", "]", ":", "-"];
+/// Words before a bracket that is no call.
+const BEFORE_BRACKET: [&str; 8] = ["if", "elif", "else", "and", "or", "not", "in", "is"];
+
+/// The text of a task and the output of a call, for trials: what keeps them whole keeps all their lines.
+const INSTRUCTION: &str = "The total is wrong.\n\nIt should count the first day too.\n- see `total()`";
+const OUTPUT: &str = "first line\n\n  second line: 12 of 13\nlast line";
+
+/// Whether `text` can be the prompt `prompt` of `harness`.
+pub(super) fn check(prompt: PromptName, text: &str, harness: &HarnessManifest) -> Result<(), String> {
+    if text.len() > MOST_BYTES {
+        let size = text.len();
+        return Err(format!("the prompt has {size} bytes, and the limit is {MOST_BYTES}\nhelp: write less"));
+    }
+    if text.trim().is_empty() {
+        return Err("the prompt is empty\nhelp: write its whole text".into());
+    }
+    check_language(text)?;
+    check_values(prompt, text)?;
+    let render = |prompts: &Prompts| render_prompts(prompts, &harness.limits, INSTRUCTION, OUTPUT);
+    let mut prompts = harness.prompts.clone();
+    text.clone_into(prompt.of_mut(&mut prompts));
+    let now = render(&prompts).map_err(|TemplateError { reason, .. }| {
+        format!(
+            "the prompt `{prompt}` cannot be used: {reason}\nhelp: it is a minijinja template and sees {}",
+            listed(prompt.values())
+        )
+    })?;
+    if prompt == PromptName::Instance && !now.instance.contains(INSTRUCTION) {
+        return Err(
+            "the prompt `instance` does not hold the task\nhelp: keep `{{ instruction }}` in it, as it is"
+                .into(),
+        );
+    }
+    if prompt == PromptName::Observation && !now.observations.iter().all(|text| text.contains(OUTPUT)) {
+        return Err("the prompt `observation` does not hold the output of every call\nhelp: keep `{{ text }}` in it, whatever the status".into());
+    }
+    // A harness whose prompts cannot be rendered has other troubles than this edit.
+    let Ok(before) = render(&harness.prompts) else { return Ok(()) };
+    if said(prompt, &before).contains(SENTINEL) && !said(prompt, &now).contains(SENTINEL) {
+        return Err(format!(
+            "the prompt `{prompt}` does not say any more how the policy hands in\nhelp: keep the command with `{SENTINEL}`"
+        ));
+    }
+    Ok(())
+}
+
+fn said(prompt: PromptName, rendered: &RenderedPrompts) -> String {
+    match prompt {
+        PromptName::System => rendered.system.clone(),
+        PromptName::Instance => rendered.instance.clone(),
+        PromptName::Observation => rendered.observations.concat(),
+        PromptName::FormatError => rendered.format_errors.concat(),
+    }
+}
+
+/// Whether it reads only what it sees, in branches that no trial takes too.
+fn check_values(prompt: PromptName, text: &str) -> Result<(), String> {
+    let mut environment = Environment::empty();
+    let broken = |error: minijinja::Error| {
+        let line = error.line().map_or_else(String::new, |line| format!(" in line {line}"));
+        format!(
+            "the prompt `{prompt}` is no template{line}: {error}\nhelp: write braces only around values and `if`"
+        )
+    };
+    environment.add_template("prompt", text).map_err(broken)?;
+    let found = environment.get_template("prompt").map_err(broken)?.undeclared_variables(false);
+    let known: BTreeSet<&str> = prompt.values().iter().copied().collect();
+    // Sorted, so that the same text always has the same reason.
+    let unknown: BTreeSet<String> = found.into_iter().filter(|name| !known.contains(name.as_str())).collect();
+    match unknown.first() {
+        None => Ok(()),
+        Some(name) => {
+            let shown: String = name.chars().take(60).collect();
+            let values = listed(prompt.values());
+            Err(format!("the prompt `{prompt}` reads `{shown}`, which is not there\nhelp: it sees {values}"))
+        }
+    }
+}
+
+fn listed(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether it uses only the part of the template language that cannot grow.
+fn check_language(text: &str) -> Result<(), String> {
+    let mut rest = text;
+    while let Some(at) = ["{{", "{%", "{#"].iter().filter_map(|mark| rest.find(mark)).min() {
+        let (open, inside) = rest[at..].split_at(2);
+        if open == "{#" {
+            rest = inside.split_once("#}").ok_or_else(|| not_allowed("a comment that is not closed"))?.1;
+            continue;
+        }
+        if open == "{%" {
+            let word = inside.trim_start_matches(['-', '+']).trim_start();
+            let word: String = word.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+            if !STATEMENTS.contains(&word.as_str()) {
+                return Err(not_allowed(&format!("the statement `{word}`")));
+            }
+        }
+        let (tokens, after) = tokens(inside, if open == "{{" { "}}" } else { "%}" })?;
+        check_tag(&tokens)?;
+        rest = after;
+    }
+    Ok(())
+}
+
+fn not_allowed(what: &str) -> String {
+    format!(
+        "the template has {what}, which a prompt of a candidate must not have\nhelp: use values, `{{% if %}}` with comparisons, and the filters {}",
+        listed(&FILTERS)
+    )
+}
+
+/// The words, texts and operators of a tag up to `close`, and what follows. A brace inside a tag is
+/// refused, so that where a tag ends here is where the template engine ends it.
+fn tokens<'a>(text: &'a str, close: &str) -> Result<(Vec<&'a str>, &'a str), String> {
+    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let mut found = Vec::new();
+    loop {
+        rest = rest.trim_start();
+        for trimmed in [rest, rest.strip_prefix(['-', '+']).unwrap_or(rest)] {
+            if let Some(after) = trimmed.strip_prefix(close) {
+                return Ok((found, after));
+            }
+        }
+        let Some(first) = rest.chars().next() else { return Err(not_allowed("a tag that is not closed")) };
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let length = match first {
+            '"' | '\'' => end_of_text(rest, first)?,
+            c if is_word(c) => rest.find(|c| !is_word(c)).unwrap_or(rest.len()),
+            _ => match OPERATORS.iter().find(|operator| rest.starts_with(**operator)) {
+                Some(operator) => operator.len(),
+                None => return Err(not_allowed(&format!("`{first}` in a tag"))),
+            },
+        };
+        let (token, after) = rest.split_at(length);
+        found.push(token);
+        rest = after;
+    }
+}
+
+/// Where the quoted text at the start of `text` ends.
+fn end_of_text(text: &str, quote: char) -> Result<usize, String> {
+    let mut escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            c if c == quote => return Ok(at + 1),
+            _ => {}
+        }
+    }
+    Err(not_allowed("a quoted text that is not closed"))
+}
+
+fn check_tag(tokens: &[&str]) -> Result<(), String> {
+    for (at, token) in tokens.iter().enumerate() {
+        let before = at.checked_sub(1).map_or("", |at| tokens[at]);
+        let twice = at.checked_sub(2).map_or("", |at| tokens[at]);
+        if before == "|" && !FILTERS.contains(token) {
+            return Err(not_allowed(&format!("the filter `{token}`")));
+        }
+        // A bracket behind a word calls it, unless the word is one of the language or a filter.
+        let ends_a_value = before.ends_with(|c: char| c.is_ascii_alphanumeric() || "_)]\"'".contains(c));
+        if *token == "(" && ends_a_value && !BEFORE_BRACKET.contains(&before) && twice != "|" {
+            return Err(not_allowed(&format!("the call `{before}(`")));
+        }
+    }
+    Ok(())
+}
