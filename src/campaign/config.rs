@@ -303,10 +303,10 @@ impl CampaignConfig {
         }
         config.teacher.harness.resolve(folder);
         config.teacher.skill.as_mut().map(|skill| skill.resolve(folder));
-        // A base that names a file or folder is a path; anything else is a model's name.
+        // A base that names a file or folder is a path; anything else is a model's name or a hub id.
         if let Some(file) = script::file_of(&config.policy.base) {
             config.policy.base = script::base_of(&folder.join(file));
-        } else if config.policy.base.contains('/') || config.policy.base.ends_with(".gguf") {
+        } else if crate::model::is_path(&config.policy.base, folder) {
             config.policy.base = folder.join(&config.policy.base).to_string_lossy().into_owned();
         }
         config.check()?;
@@ -332,6 +332,24 @@ impl CampaignConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hub_id_is_not_taken_for_a_folder_beside_the_campaign() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("runs/policy")).unwrap();
+        let here = folder.path().display();
+        let check = |base: &str, expected: String| {
+            let text = format!("name = \"c\"\nmethod = \"grpo\"\npolicy.base = \"{base}\"\ntasks.train = \"t\"");
+            assert_eq!(CampaignConfig::parse(&text, folder.path()).unwrap().policy.base, expected);
+        };
+        check("smollm2-135m", "smollm2-135m".into());
+        check("Qwen/Qwen2.5-1.5B", "Qwen/Qwen2.5-1.5B".into());
+        check("Qwen/Qwen2.5-1.5B@main", "Qwen/Qwen2.5-1.5B@main".into());
+        check("runs/policy", format!("{here}/runs/policy"));
+        check("../base", format!("{here}/../base"));
+        check("a/b/c", format!("{here}/a/b/c"));
+        check("weights.gguf", format!("{here}/weights.gguf"));
+    }
 
     #[test]
     fn a_campaign_says_what_workspaces_are_like() {

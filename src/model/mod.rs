@@ -14,5 +14,5 @@ pub use device::{Devices, compute, parse as parse_device};
 pub use info::ModelInfo;
 pub use known::{KNOWN, fetch, home};
 pub use load::load;
-pub use resolve::resolve;
+pub use resolve::{is_path, resolve};
 pub use sft::{Sft, SftSettings, Trained, run as run_sft};

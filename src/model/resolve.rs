@@ -8,6 +8,13 @@ use super::hub::Hub;
 use super::hub_cache::HubId;
 use super::known;
 
+/// Whether `base`, written in a file of `folder`, is meant as a path: there is such a file or folder,
+/// or it looks like one and can be no hub id.
+pub fn is_path(base: &str, folder: &Path) -> bool {
+    let looks = base.contains('/') || base.ends_with(".gguf");
+    looks && (folder.join(base).exists() || HubId::parse(base).is_none())
+}
+
 /// The weights that `base` stands for: a known name (checked by its digest), the path of a GGUF
 /// file or of a Hugging Face folder, or a hub id `owner/name[@revision]` from the hub's cache on
 /// this machine, else from the hub.

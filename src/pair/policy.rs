@@ -24,7 +24,8 @@ use crate::campaign::{CampaignConfig, LocalPolicy};
 /// Files of an adapter.
 const ADAPTER: [&str; 3] = ["adapter_config.json", "adapter_model.safetensors", "tandem.json"];
 /// Files of a base policy beside its weights that decide what it says.
-const DECIDING: [&str; 3] = ["config.json", "tokenizer.json", "tokenizer_config.json"];
+const DECIDING: [&str; 4] =
+    ["config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"];
 
 /// Writes version `version` of a run's policy below `root`, always from the CPU, so that the same
 /// run gives the same bytes on every machine.
@@ -215,4 +216,29 @@ pub fn policy(pair: &Pair, chosen: &Chosen) -> Result<(Arc<dyn Policy>, Vec<Mism
     let (tokenizer, chat) = (Arc::new(loaded.tokenizer), Arc::new(loaded.chat));
     let name = pair.manifest.name.clone();
     Ok((Arc::new(LocalPolicy::new(name, generator, tokenizer, chat, told.version, 1)), mismatches))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_with_another_chat_template_is_another_base() {
+        let folder = tempfile::tempdir().unwrap();
+        let digest_with = |name: &str, text: &str| {
+            fs::write(folder.path().join(name), text).unwrap();
+            base_digest(folder.path()).unwrap()
+        };
+        let bare = digest_with("config.json", "{}");
+        let check = |name: &str, counts: bool| {
+            let with = digest_with(name, "x");
+            assert_eq!(with != bare, counts, "{name}");
+            fs::remove_file(folder.path().join(name)).unwrap();
+        };
+        check("model.safetensors", true);
+        check("tokenizer.json", true);
+        check("tokenizer_config.json", true);
+        check("chat_template.jinja", true);
+        check("README.md", false);
+    }
 }
