@@ -44,10 +44,11 @@ warm() {
         mv "$work/warm/demos.part" "$work/warm/demos.jsonl"
     fi
     if [ ! -d "$work/warm/adapter" ]; then
-        rm -rf "$work/warm/sft"
+        resume=
+        if [ -e "$work/warm/sft/sft.json" ]; then resume=--resume; else rm -rf "$work/warm/sft"; fi
         piece "$program" sft --data "$work/warm/demos.jsonl" --out "$work/warm/sft" --device "$device" \
             --rank 16 --alpha 32 --epochs "${EPOCHS:-3}" --batch 16 --learning-rate 1e-3 --seed 1 \
-            --max-tokens 768 --micro-batch-tokens 12288 --pad-to-multiple-of 768
+            --max-tokens 768 --micro-batch-tokens 12288 --pad-to-multiple-of 768 $resume
         mv "$work/warm/sft/adapter" "$work/warm/adapter"
     fi
     if [ ! -d "$work/human" ]; then human; fi
@@ -93,9 +94,10 @@ measure() {
             *) set -- ;;
             esac
             if [ "$method" = harness-adapt ]; then
+                # Its arms are settled at the first call, so those that it is compared with come first.
+                if [ ! -e "$work/grpo-$seed.done" ] || [ ! -e "$work/harness-only-$seed.done" ]; then continue; fi
                 for pair in policy-only:grpo harness-only:harness-only; do
-                    other=$work/${pair#*:}-$seed
-                    if [ -e "$other.done" ]; then set -- "$@" "--${pair%%:*}" "$other"; fi
+                    set -- "$@" "--${pair%%:*}" "$work/${pair#*:}-$seed"
                 done
             fi
             piece "$program" eval "$run" --tasks "$work/tasks/held-out" --device "$device" --episodes "$episodes" "$@"

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use async_trait::async_trait;
+use tandem_host::agent::check_prompts;
 use tandem_host::forge::{Built, Forge, ForgeError, Language, Provenance, Source};
 use tandem_host::harness::{Generation, HarnessManifest};
 use tandem_host::plugin::{AdmissionOptions, Engine};
@@ -75,6 +76,11 @@ impl Builder {
                     .into())
             }
             false => Ok(manifest),
+        });
+        // Limits are values of prompts: what changes them can leave a prompt without one.
+        let made = made.and_then(|manifest| match check_prompts(&manifest.prompts, &manifest.limits) {
+            Ok(()) => Ok(manifest),
+            Err(error) => Err(error.to_string()),
         });
         let admitted = match made {
             Ok(manifest) => {

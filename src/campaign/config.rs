@@ -339,7 +339,8 @@ mod tests {
         std::fs::create_dir_all(folder.path().join("runs/policy")).unwrap();
         let here = folder.path().display();
         let check = |base: &str, expected: String| {
-            let text = format!("name = \"c\"\nmethod = \"grpo\"\npolicy.base = \"{base}\"\ntasks.train = \"t\"");
+            let text =
+                format!("name = \"c\"\nmethod = \"grpo\"\npolicy.base = \"{base}\"\ntasks.train = \"t\"");
             assert_eq!(CampaignConfig::parse(&text, folder.path()).unwrap().policy.base, expected);
         };
         check("smollm2-135m", "smollm2-135m".into());

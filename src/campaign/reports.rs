@@ -136,7 +136,16 @@ pub struct CandidateReport {
     pub saved: Option<SavedRollouts>,
 }
 
+/// Why an edit is refused whose part of the harness an earlier candidate of the round has changed. It may be
+/// proposed again.
+pub const OVERTAKEN: &str = "what it changes was changed by a candidate of the same round before it\nhelp: propose it for the harness as it is now";
+
 impl CandidateReport {
+    /// Whether the proposal had its chance, so that the same one is not made again.
+    pub fn was_tried(&self) -> bool {
+        self.refused.as_deref() != Some(OVERTAKEN)
+    }
+
     /// A candidate of which nothing is known but what it is.
     pub fn begun(proposal: ProposalRow, change: Change, incumbent: Digest) -> Self {
         Self {

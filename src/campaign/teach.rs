@@ -133,8 +133,9 @@ impl NewIdeas {
         }
         let evidence = Evidence::of(records);
         let candidates = record.phases::<CandidateReport>("candidate-")?;
+        let tried = candidates.iter().map(|(_, _, report)| report);
         let mut tried: BTreeSet<Digest> =
-            candidates.iter().map(|(_, _, report)| report.proposal.source).collect();
+            tried.filter(|report| report.was_tried()).map(|report| report.proposal.source).collect();
         let EarlierIdeas { kept, mut rejected } = EarlierIdeas::of(record, incumbent)?;
         // It was admitted before, so nothing is compiled again.
         let admission = &builder.admission;

@@ -159,7 +159,9 @@ fn task_of(arguments: &RunArguments, folder: &Path) -> Result<Task> {
     }
     let told = arguments.task.as_deref().unwrap_or_default();
     let file = Path::new(told);
-    let is_a_path = !told.contains(char::is_whitespace) && (told.contains('/') || file.extension().is_some());
+    // Words of a language that writes no spaces are no path either.
+    let is_word = told.is_ascii() && !told.contains(char::is_whitespace);
+    let is_a_path = is_word && (told.contains('/') || file.extension().is_some());
     if is_a_path && !file.is_file() {
         bail!(
             "there is no file `{told}` with a task\nhelp: check the path; a task in words has spaces in it"

@@ -146,7 +146,7 @@ fn claim(run: &Path, config: &mut CampaignConfig, arguments: &TrainArguments) ->
         }
         // A start that failed records nothing, so this is more than that.
         (false, false) if RunRecord::open(run)?.head()?.is_some() => bail!(
-            "{} holds the record of a run without the campaign that it began with, {}\nhelp: put that file back and add `--resume`, or take another folder with `--run`",
+            "{} holds the record of a run without the campaign that it began with, {}\nhelp: put that file back and add `--resume`, take another folder with `--run`, or remove this one if its start failed under an older program",
             run.display(),
             kept.display()
         ),
@@ -179,8 +179,8 @@ pub(super) fn stop_on_signal(cancel: &Cancel, progress: &Progress) {
                 _ = terminate.recv() => {}
             }
             if time == 0 {
-                progress.say("stopping: what is recorded is kept; once more ends the program at once");
                 cancel.cancel();
+                progress.say("stopping: what is recorded is kept; once more ends the program at once");
             } else {
                 std::process::exit(Exit::Interrupted as i32);
             }

@@ -64,6 +64,8 @@ pub fn differences(run: &Source, other: &Source) -> Result<Vec<Difference>> {
     }
     let context = |source: &Source| format!("{} tokens", source.config.policy.context);
     compare("context", context(run), context(other));
+    let format = |source: &Source| source.config.policy.compute.clone().unwrap_or("by device".into());
+    compare("number format", format(run), format(other));
     let sampling = |source: &Source| {
         let Sampling { temperature, max_tokens, stop } = &source.config.rollout.sampling;
         let stop = serde_json::to_string(stop)?;

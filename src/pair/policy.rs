@@ -24,8 +24,7 @@ use crate::campaign::{CampaignConfig, LocalPolicy};
 /// Files of an adapter.
 const ADAPTER: [&str; 3] = ["adapter_config.json", "adapter_model.safetensors", "tandem.json"];
 /// Files of a base policy beside its weights that decide what it says.
-const DECIDING: [&str; 4] =
-    ["config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"];
+const DECIDING: [&str; 4] = ["config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"];
 
 /// Writes version `version` of a run's policy below `root`, always from the CPU, so that the same
 /// run gives the same bytes on every machine.

@@ -1,5 +1,6 @@
 //! How does a server end? It takes no more work, finishes what it has, and a second signal ends it at once.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,7 +64,9 @@ pub async fn until_signal(
         _ = interrupt.recv() => {}
     }
     drain.begin();
-    eprintln!(
+    // Whoever started the server may have closed its standard error; requests are finished all the same.
+    let _ = writeln!(
+        std::io::stderr(),
         "stopping: what is under way is finished, for at most {} seconds; once more ends it at once",
         limit.as_secs_f64()
     );

@@ -1,6 +1,6 @@
 //! Progress with rate and time left; silent bars when the output is not a terminal.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -28,7 +28,8 @@ impl Progress {
         match &self.bars {
             // A bar that is being drawn would overwrite a plain line.
             Some(bars) => drop(bars.println(stamped)),
-            None => eprintln!("{stamped}"),
+            // A log that nobody reads any more must not end the work.
+            None => drop(writeln!(std::io::stderr(), "{stamped}")),
         }
     }
 

@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use serde::{Deserialize, Serialize};
 
-use crate::agent::{Cancel, EpisodeRecord, EpisodeSpec, Outcome, run_episode};
+use crate::agent::{Cancel, EpisodeRecord, EpisodeSpec, InvalidCause, Outcome, run_episode};
 use crate::harness::Lease;
 use crate::policy::Policy;
 use crate::workspace::WorkspaceConfig;
@@ -95,8 +95,9 @@ pub async fn run_many<E: From<Cancelled>>(
         let Some((spec, lease, record, tries)) = running.next().await else { break };
         // Without a record it was cancelled.
         let Some(record) = record else { continue };
-        if matches!(record.outcome, Outcome::Invalid(_)) {
-            if tries < config.retries && !cancel.is_cancelled() {
+        if let Outcome::Invalid(cause) = &record.outcome {
+            // A harness that fails is not tried again: a candidate would get the better of several tries.
+            if tries < config.retries && *cause != InvalidCause::Harness && !cancel.is_cancelled() {
                 summary.retried += 1;
                 running.push(start(spec, lease, tries + 1));
                 continue;

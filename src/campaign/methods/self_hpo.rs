@@ -160,7 +160,7 @@ impl Campaign {
             if self.is_settled(round, index)? {
                 continue;
             }
-            let trial = self.begin(index, proposal, Change::Add).await?;
+            let trial = self.begin(round, index, proposal, Change::Add).await?;
             if trial.generation.is_some() { trials.push(trial) } else { self.settle(round, trial)? }
         }
         if trials.is_empty() {

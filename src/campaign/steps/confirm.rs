@@ -7,7 +7,7 @@ use tandem_host::harness::Generation;
 
 use super::super::ledger::keep_ledger;
 use super::super::record::{Publication, SourceRow};
-use super::super::reports::{CandidateReport, Change, ProposalRow};
+use super::super::reports::{CandidateReport, Change, OVERTAKEN, ProposalRow};
 use super::super::run::{Campaign, newest_harness};
 use super::gate::{Asked, Gated, Seeds};
 use crate::evolve::GateConfig;
@@ -32,7 +32,7 @@ impl Campaign {
                 if self.is_settled(round, index)? {
                     continue;
                 }
-                let trial = self.begin(index, proposal.clone(), Change::Add).await?;
+                let trial = self.begin(round, index, proposal.clone(), Change::Add).await?;
                 self.confirm(round, trial, gate, &self.names()).await?;
             }
         }
@@ -48,6 +48,7 @@ impl Campaign {
     /// Makes a candidate over the newest harness.
     pub(in crate::campaign) async fn begin(
         &self,
+        round: u32,
         index: usize,
         proposal: ProposalRow,
         change: Change,
@@ -55,7 +56,7 @@ impl Campaign {
         let incumbent = newest_harness(&self.record)?;
         let mut report = CandidateReport::begun(proposal, change, incumbent);
         let generation = match change {
-            Change::Add => self.built(&mut report).await?,
+            Change::Add => self.built(round, &mut report).await?,
             Change::Remove => {
                 let mut manifest = self.record.harness(&incumbent)?;
                 manifest.plugins.retain(|plugin| plugin.name != report.proposal.name);
@@ -68,10 +69,19 @@ impl Campaign {
     }
 
     /// An edit to a generation that is ready to be leased; a refusal goes into the report.
-    async fn built(&self, report: &mut CandidateReport) -> Result<Option<Arc<Generation>>> {
+    async fn built(&self, round: u32, report: &mut CandidateReport) -> Result<Option<Arc<Generation>>> {
         let proposal = &report.proposal;
         let edit = proposal.edit(self.record.blobs())?;
         let incumbent = self.record.harness(&report.incumbent)?;
+        // The harness that the round's proposals were made for.
+        let publications = self.record.publications()?;
+        let before = publications.iter().rev().find(|publication| publication.round < round);
+        if let Some(before) = before
+            && !edit.finds_its_part(&self.record.harness(&before.digest)?, &incumbent)
+        {
+            report.refused = Some(OVERTAKEN.into());
+            return Ok(None);
+        }
         let (plugin, seconds, built) = match self.builder.build(&proposal.name, &edit, &incumbent).await? {
             Ok(candidate) => (candidate.plugin, candidate.seconds, Ok(candidate.generation)),
             Err(refused) => (refused.plugin, refused.seconds, Err(refused.reason)),

@@ -30,8 +30,9 @@ impl Campaign {
         let proposals = match &self.teacher {
             None => {
                 let candidates = self.record.phases::<CandidateReport>("candidate-")?;
+                let tried = candidates.into_iter().map(|(_, _, report)| report);
                 let tried: BTreeSet<Digest> =
-                    candidates.into_iter().map(|(_, _, report)| report.proposal.source).collect();
+                    tried.filter(CandidateReport::was_tried).map(|report| report.proposal.source).collect();
                 let incumbent = self.record.harness(&newest_harness(&self.record)?)?;
                 Catalog.propose(&recurring, &incumbent, &tried, most)
             }

@@ -44,7 +44,7 @@ impl Campaign {
         for (number, proposal) in due.into_iter().enumerate() {
             let index = first + number;
             if !self.is_settled(round, index)? {
-                let trial = self.begin(index, proposal, Change::Remove).await?;
+                let trial = self.begin(round, index, proposal, Change::Remove).await?;
                 self.confirm(round, trial, &gate, &self.names()).await?;
             }
         }

@@ -61,7 +61,7 @@ impl Campaign {
         let mut trials = Vec::new();
         for (index, proposal) in proposals.iter().enumerate() {
             if !self.is_settled(round, index)? {
-                trials.push(self.begin(index, proposal.clone(), Change::Add).await?);
+                trials.push(self.begin(round, index, proposal.clone(), Change::Add).await?);
             }
         }
         // What could not be built is settled at once; what was settled before a kill is not here any more.

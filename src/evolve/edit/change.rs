@@ -163,9 +163,17 @@ impl Edit {
             Self::Plugin { grants, .. } => {
                 let digest = component.ok_or("the plugin was not built\nhelp: build its source first")?;
                 let (name, grants) = (name.to_owned(), grants.clone());
-                let entry = PluginEntry { name, digest, grants, settings: Map::new() };
+                let mut entry = PluginEntry { name, digest, grants, settings: Map::new() };
                 match edited.plugins.iter_mut().find(|existing| existing.name == entry.name) {
-                    Some(existing) => *existing = entry,
+                    Some(existing) => {
+                        // One change at a time: settings stay where the new one reads any, but for the
+                        // command that a person trusted the old one with.
+                        if entry.grants.iter().any(|grant| grant == "settings") {
+                            entry.settings = std::mem::take(&mut existing.settings);
+                            entry.settings.retain(|key, _| !OF_PEOPLE.contains(&key.as_str()));
+                        }
+                        *existing = entry;
+                    }
                     None => edited.plugins.push(entry),
                 }
             }
@@ -212,6 +220,22 @@ impl Edit {
             }
         }
         Ok(edited)
+    }
+
+    /// Whether what the edit changes is in `now` as it was in `before`, for which the edit was made: else
+    /// it would take back what was changed in between. A plugin may replace another of its name.
+    pub fn finds_its_part(&self, before: &HarnessManifest, now: &HarnessManifest) -> bool {
+        let entry = |harness: &HarnessManifest, plugin: &str| {
+            harness.plugins.iter().find(|entry| entry.name == plugin).cloned()
+        };
+        match self {
+            Self::Plugin { .. } | Self::Order { .. } => true,
+            Self::Settings { plugin, .. } | Self::Remove { plugin } => {
+                entry(before, plugin) == entry(now, plugin)
+            }
+            Self::Limits { .. } => before.limits == now.limits,
+            Self::Prompt { prompt, .. } => prompt.of(&before.prompts) == prompt.of(&now.prompts),
+        }
     }
 
     /// What is wrong with the edit now that the plugins of the edited harness were admitted.

@@ -55,8 +55,11 @@ impl LimitsEdit {
         };
         [
             range("observation_chars", &OBSERVATION_CHARS),
-            range("command_seconds", &COMMAND_SECONDS),
-            range("format_errors", &FORMAT_ERRORS),
+            format!(
+                "{}, and no higher than now where `seconds` is 0",
+                range("command_seconds", &COMMAND_SECONDS)
+            ),
+            format!("{}, but stays where it is 0, which is no limit", range("format_errors", &FORMAT_ERRORS)),
             range("deferrals", &DEFERRALS),
             format!("{}, or 0 for never", range("condense.after", &CONDENSE_AFTER)),
         ]
@@ -75,10 +78,22 @@ impl LimitsEdit {
         }
         if let Some(seconds) = command_seconds {
             within("command_seconds", *seconds, &COMMAND_SECONDS)?;
+            // An episode that may take any time would let a candidate buy its gain with longer commands.
+            if limits.seconds == 0 && *seconds > limits.command_seconds {
+                return Err(format!(
+                    "`command_seconds` is {} now and would be {seconds}, while `seconds` sets no limit for a whole episode\nhelp: lower it, or leave it",
+                    limits.command_seconds
+                ));
+            }
             limits.command_seconds = *seconds;
         }
         if let Some(errors) = format_errors {
             within("format_errors", (*errors).into(), &FORMAT_ERRORS)?;
+            if limits.format_errors == 0 {
+                return Err(format!(
+                    "`format_errors` is 0, which is no limit, and would be {errors}\nhelp: leave it"
+                ));
+            }
             limits.format_errors = *errors;
         }
         if let Some(count) = deferrals {

@@ -10,7 +10,7 @@ use std::fmt;
 use minijinja::Environment;
 use serde::{Deserialize, Serialize};
 use tandem_host::agent::{RenderedPrompts, SENTINEL, TemplateError, render_prompts};
-use tandem_host::harness::{HarnessManifest, Prompts};
+use tandem_host::harness::{FINISH, HandIn, HarnessManifest, Limits, Prompts};
 
 /// A base prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,14 +73,19 @@ impl fmt::Display for PromptName {
 
 /// Most bytes of a prompt.
 const MOST_BYTES: usize = 8 << 10;
-/// Statements, and filters, that give no more than they take.
+/// Statements, and filters, that give no more than they take. Filters take any value: none can fail in a
+/// branch that no trial takes.
 const STATEMENTS: [&str; 4] = ["if", "elif", "else", "endif"];
-const FILTERS: [&str; 10] =
-    ["abs", "capitalize", "default", "first", "int", "last", "length", "lower", "trim", "upper"];
+const FILTERS: [&str; 5] = ["capitalize", "default", "lower", "trim", "upper"];
 /// Operators that cannot make a text longer.
-const OPERATORS: [&str; 15] = ["==", "!=", "<=", ">=", "<", ">", "|", ".", ",", "(", ")", "[", "]", ":", "-"];
+const OPERATORS: [&str; 11] = ["==", "!=", "<=", ">=", "<", ">", "|", ".", ",", "(", ")"];
 /// Words before a bracket that is no call.
-const BEFORE_BRACKET: [&str; 8] = ["if", "elif", "else", "and", "or", "not", "in", "is"];
+const BEFORE_BRACKET: [&str; 7] = ["if", "elif", "else", "and", "or", "not", "in"];
+/// Words that may follow `is`, and those that may follow `in`: of others, some fail when they are asked.
+const TESTS: [&str; 4] = ["defined", "undefined", "none", "not"];
+const TEXTS: [&str; 3] = ["error", "kind", "status"];
+/// Values of which a prompt decides nothing: what it says must not depend on which task it is.
+const WHOLE: [&str; 2] = ["instruction", "text"];
 
 /// The text of a task and the output of a call, for trials: what keeps them whole keeps all their lines.
 const INSTRUCTION: &str = "The total is wrong.\n\nIt should count the first day too.\n- see `total()`";
@@ -94,6 +99,12 @@ pub(super) fn check(prompt: PromptName, text: &str, harness: &HarnessManifest) -
     }
     if text.trim().is_empty() {
         return Err("the prompt is empty\nhelp: write its whole text".into());
+    }
+    let now = prompt.of(&harness.prompts).len();
+    if now > MOST_BYTES {
+        return Err(format!(
+            "the prompt `{prompt}` has {now} bytes now, and whoever edits one writes all of it, {MOST_BYTES} at most\nhelp: leave it as it is"
+        ));
     }
     check_language(text)?;
     check_values(prompt, text)?;
@@ -117,9 +128,13 @@ pub(super) fn check(prompt: PromptName, text: &str, harness: &HarnessManifest) -
     }
     // A harness whose prompts cannot be rendered has other troubles than this edit.
     let Ok(before) = render(&harness.prompts) else { return Ok(()) };
-    if said(prompt, &before).contains(SENTINEL) && !said(prompt, &now).contains(SENTINEL) {
+    let hands_in = match harness.limits.hand_in {
+        HandIn::Sentinel => SENTINEL,
+        HandIn::Finish => FINISH,
+    };
+    if said(prompt, &before).contains(hands_in) && !said(prompt, &now).contains(hands_in) {
         return Err(format!(
-            "the prompt `{prompt}` does not say any more how the policy hands in\nhelp: keep the command with `{SENTINEL}`"
+            "the prompt `{prompt}` does not say any more how the policy hands in\nhelp: keep what it says of `{hands_in}`"
         ));
     }
     Ok(())
@@ -144,10 +159,13 @@ fn check_values(prompt: PromptName, text: &str) -> Result<(), String> {
         )
     };
     environment.add_template("prompt", text).map_err(broken)?;
-    let found = environment.get_template("prompt").map_err(broken)?.undeclared_variables(false);
-    let known: BTreeSet<&str> = prompt.values().iter().copied().collect();
+    let found = environment.get_template("prompt").map_err(broken)?.undeclared_variables(true);
+    // Limits that are written down only where they differ from the usual are there for some harnesses only.
+    let limits = serde_json::to_value(Limits::default()).unwrap_or_default();
+    let is_limit = |name: &str| name.strip_prefix("limits.").is_some_and(|name| limits.get(name).is_some());
+    let is_known = |name: &String| prompt.values().contains(&name.as_str()) || is_limit(name);
     // Sorted, so that the same text always has the same reason.
-    let unknown: BTreeSet<String> = found.into_iter().filter(|name| !known.contains(name.as_str())).collect();
+    let unknown: BTreeSet<String> = found.into_iter().filter(|name| !is_known(name)).collect();
     match unknown.first() {
         None => Ok(()),
         Some(name) => {
@@ -162,23 +180,40 @@ fn listed(names: &[&str]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether it uses only the part of the template language that cannot grow.
+/// Whether it uses only the part of the template language that cannot grow or fail, and takes the task
+/// and the output of a call as they are.
 fn check_language(text: &str) -> Result<(), String> {
-    let mut rest = text;
+    let (mut rest, mut depth) = (text, 0_usize);
     while let Some(at) = ["{{", "{%", "{#"].iter().filter_map(|mark| rest.find(mark)).min() {
         let (open, inside) = rest[at..].split_at(2);
         if open == "{#" {
-            rest = inside.split_once("#}").ok_or_else(|| not_allowed("a comment that is not closed"))?.1;
-            continue;
+            // It could part a word that must not be there.
+            return Err(not_allowed("a comment"));
         }
-        if open == "{%" {
+        let is_value = open == "{{";
+        if !is_value {
             let word = inside.trim_start_matches(['-', '+']).trim_start();
             let word: String = word.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
             if !STATEMENTS.contains(&word.as_str()) {
                 return Err(not_allowed(&format!("the statement `{word}`")));
             }
+            match word.as_str() {
+                "if" => depth += 1,
+                "endif" => depth = depth.saturating_sub(1),
+                _ => {}
+            }
         }
-        let (tokens, after) = tokens(inside, if open == "{{" { "}}" } else { "%}" })?;
+        let (tokens, after) = tokens(inside, if is_value { "}}" } else { "%}" })?;
+        if let Some(whole) = tokens.iter().find(|token| WHOLE.contains(token))
+            && (!is_value || tokens.len() > 1 || depth > 0)
+        {
+            return Err(format!(
+                "the template does something with `{whole}`, which a prompt of a candidate must give as it is\nhelp: write `{{{{ {whole} }}}}` outside of every `if`, and `{whole}` nowhere else"
+            ));
+        }
+        if is_value && tokens.iter().any(|token| token.starts_with(['"', '\''])) {
+            return Err(not_allowed("a quoted text as a value"));
+        }
         check_tag(&tokens)?;
         rest = after;
     }
@@ -240,6 +275,16 @@ fn check_tag(tokens: &[&str]) -> Result<(), String> {
         let twice = at.checked_sub(2).map_or("", |at| tokens[at]);
         if before == "|" && !FILTERS.contains(token) {
             return Err(not_allowed(&format!("the filter `{token}`")));
+        }
+        if before == "in" && !TEXTS.contains(token) {
+            return Err(not_allowed(&format!("`in {token}`")));
+        }
+        let asked = before == "is" || before == "not" && twice == "is";
+        if asked && !TESTS.contains(token) {
+            return Err(not_allowed(&format!("the test `is {token}`")));
+        }
+        if *token == "." && before != "limits" {
+            return Err(not_allowed(&format!("`.` after `{before}`")));
         }
         // A bracket behind a word calls it, unless the word is one of the language or a filter.
         let ends_a_value = before.ends_with(|c: char| c.is_ascii_alphanumeric() || "_)]\"'".contains(c));

@@ -136,7 +136,13 @@ fn limits_move_within_what_no_budget_hangs_on() {
     let limits = |text: &str| format!(r#"{{"kind":"limits","limits":{{{text}}}}}"#);
     check(&limits(r#""observation_chars":500"#), "observation_chars 500");
     check(&limits(r#""observation_chars":10000"#), "nothing");
-    check(&limits(r#""command_seconds":300,"deferrals":0"#), "command_seconds 300; deferrals 0");
+    check(&limits(r#""command_seconds":30,"deferrals":0"#), "command_seconds 30; deferrals 0");
+    refused(
+        &limits(r#""command_seconds":120"#),
+        expect![[r#"
+        `command_seconds` is 60 now and would be 120, while `seconds` sets no limit for a whole episode
+        help: lower it, or leave it"#]],
+    );
     check(
         &limits(r#""condense":{"after":40,"first":1,"last":16}"#),
         r#"condense {"after":40,"first":1,"last":16}"#,
@@ -182,7 +188,7 @@ fn limits_move_within_what_no_budget_hangs_on() {
         &limits(""),
         expect![[r#"
         the edit names no limit
-        help: these can be set: `observation_chars` 500 to 40000, `command_seconds` 1 to 300, `format_errors` 1 to 10, `deferrals` 0 to 4, `condense.after` 4 to 1000, or 0 for never"#]],
+        help: these can be set: `observation_chars` 500 to 40000, `command_seconds` 1 to 300, and no higher than now where `seconds` is 0, `format_errors` 1 to 10, but stays where it is 0, which is no limit, `deferrals` 0 to 4, `condense.after` 4 to 1000, or 0 for never"#]],
     );
 }
 
@@ -273,8 +279,8 @@ fn a_prompt_reads_what_it_sees_also_where_no_trial_comes() {
     refused(
         &prompt("system", "{{ limits.fun }}"),
         expect![[r#"
-        the prompt `system` cannot be used: undefined value (in system:1)
-        help: it is a minijinja template and sees `limits`"#]],
+        the prompt `system` reads `limits.fun`, which is not there
+        help: it sees `limits`"#]],
     );
     refused(
         &prompt("system", "{% if limits.turns %}"),
@@ -286,7 +292,7 @@ fn a_prompt_reads_what_it_sees_also_where_no_trial_comes() {
         &prompt("system", "{{ limits.turns"),
         expect![[r#"
         the template has a tag that is not closed, which a prompt of a candidate must not have
-        help: use values, `{% if %}` with comparisons, and the filters `abs`, `capitalize`, `default`, `first`, `int`, `last`, `length`, `lower`, `trim`, `upper`"#]],
+        help: use values, `{% if %}` with comparisons, and the filters `capitalize`, `default`, `lower`, `trim`, `upper`"#]],
     );
 }
 
@@ -336,15 +342,21 @@ fn what_makes_a_template_grow_is_refused_before_it_is_rendered() {
         ("{{ range(99999) }}", "the call `range(`"),
         ("{{ limits.keys() }}", "the call `keys(`"),
         ("{{ (limits)(3) }}", "the call `)(`"),
-        ("{{ 'x' | replace('x', 'yyyyyyyy') }}", "the filter `replace`"),
-        ("{{ [1, 2] | join('-') }}", "the filter `join`"),
+        ("{{ limits | replace(1, 2) }}", "the filter `replace`"),
+        ("{{ limits | join(1) }}", "the filter `join`"),
+        ("{{ 'meeting-' }}{{ 'clash' }}", "a quoted text as a value"),
+        ("{{ [1, 2] }}", "`[` in a tag"),
+        ("{{ -1 }}", "`-` in a tag"),
+        ("{% if limits is divisible %}x{% endif %}", "the test `is divisible`"),
+        ("{% if 'o' in limits %}x{% endif %}", "`in limits`"),
+        ("{% if error.nothing %}x{% endif %}", "`.` after `error`"),
         ("{{ debug() }}", "the call `debug(`"),
         ("{{ {'a': {}} ~ 'x' }}", "`{` in a tag"),
         ("{{ '}}' ~ 'x' }}", "`~` in a tag"),
         ("{{ \"a\\\" }}\" ~ 'x' }}", "`~` in a tag"),
-        ("{# {{ #}{{ 'x' ~ 'y' }}", "`~` in a tag"),
+        ("{# {{ #}{{ 'x' ~ 'y' }}", "a comment"),
         ("{{ 'x", "a quoted text that is not closed"),
-        ("{# x", "a comment that is not closed"),
+        ("{# x", "a comment"),
         ("{% if limits ", "a tag that is not closed"),
         ("{{ limits = 3 }}", "`=` in a tag"),
         ("{%", "the statement ``"),
@@ -358,11 +370,57 @@ fn what_makes_a_template_grow_is_refused_before_it_is_rendered() {
     for fine in [
         "{% if limits.protocol == \"tools\" and not (limits.turns < 3 or limits.tokens >= 9) %}x{% else %}y{% endif %}",
         "{{- limits.turns | default(3) -}}",
-        "{{ limits.protocol | upper }} {{ limits.protocol[:2] }} {{ -1 }}",
-        "{% if 'o' in limits.protocol %}x{% elif limits.turns is defined %}y{% endif %}",
+        "{{ limits.protocol | upper }}",
+        "{% if limits.turns is defined %}x{% elif limits.turns is not none %}y{% endif %}",
     ] {
         check(&prompt("system", fine), &format!("system: {fine}"));
     }
+}
+
+#[test]
+fn a_prompt_that_decides_by_the_task_is_refused() {
+    let kept = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT";
+    for (name, text, value) in [
+        (
+            "instance",
+            format!("{{% if instruction %}}{{{{ instruction }}}}{{% endif %}} {kept}"),
+            "instruction",
+        ),
+        (
+            "instance",
+            format!("{{% if 'total' in instruction %}}x{{% endif %}}{{{{ instruction }}}} {kept}"),
+            "instruction",
+        ),
+        ("instance", format!("{{{{ instruction | trim }}}} {kept}"), "instruction"),
+        ("observation", "{% if exit_code != 2 %}{{ text }}{% endif %}".into(), "text"),
+    ] {
+        let reason = changes(&prompt(name, &text));
+        assert!(
+            reason.starts_with(&format!("the template does something with `{value}`")),
+            "{text}: {reason}"
+        );
+    }
+    check(&prompt("observation", "{{- text -}}"), "observation: {{- text -}}");
+}
+
+#[test]
+fn an_edit_does_not_take_back_what_was_changed_after_it_was_made() {
+    let read = |edit: &str| serde_json::from_str::<Edit>(edit).unwrap();
+    let before = harness();
+    let check = |first: &str, second: &str, expected: bool| {
+        let now = read(first).apply("new", Some(Digest::of(b"built")), &before).unwrap();
+        assert_eq!(read(second).finds_its_part(&before, &now), expected, "{first} then {second}");
+    };
+    let (one, two) = (prompt("system", "One."), prompt("system", "Two."));
+    check(&one, &two, false);
+    check(&one, &prompt("format-error", "Two."), true);
+    let settings = r#"{"kind":"settings","plugin":"b","settings":{"x":1}}"#;
+    check(settings, r#"{"kind":"settings","plugin":"b","settings":{"y":1}}"#, false);
+    check(settings, r#"{"kind":"remove","plugin":"b"}"#, false);
+    check(settings, r#"{"kind":"remove","plugin":"a"}"#, true);
+    let limits = r#"{"kind":"limits","limits":{"deferrals":1}}"#;
+    check(limits, r#"{"kind":"limits","limits":{"format_errors":5}}"#, false);
+    check(limits, &two, true);
 }
 
 #[test]

@@ -26,7 +26,7 @@ use super::tokens::shorten;
 const SOURCES_TOKENS: usize = 12_000;
 const REASON_TOKENS: usize = 1_500;
 /// Tokens of one prompt of the harness; a longer one is not shown whole.
-const PROMPT_TOKENS: usize = 2_500;
+const PROMPT_TOKENS: usize = 4_096;
 /// Rejected ideas that are shown, newest first.
 const REJECTED: usize = 20;
 
