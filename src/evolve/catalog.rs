@@ -251,7 +251,8 @@ mod tests {
     fn every_edit_fits_the_harnesses_at_hand_once_and_names_no_task() {
         let hands = include_str!("../../examples/harnesses/hands/harness.toml");
         let hands = HarnessManifest::from_toml("hands", hands).unwrap();
-        for (harness, name) in [(HarnessManifest::bare(), "bare"), (hands, "hands")] {
+        for (mut harness, name) in [(HarnessManifest::bare(), "bare"), (hands, "hands")] {
+            harness.limits.seconds = 900;
             // A setting is for a plugin that is there; the test below has one.
             let fits = |adjustment: &&Adjustment| !matches!(adjustment.change, Change::Set { .. });
             for adjustment in ADJUSTMENTS.iter().filter(fits) {
@@ -274,5 +275,11 @@ mod tests {
         let signals = [(Signal::FormatError, 1)];
         let found = Catalog.propose(&signals, &harness, &BTreeSet::new(), 8);
         assert!(found.iter().all(|proposal| proposal.name != "forgive-format-errors"));
+        // No limit is never lowered to one, and longer commands need a budget of seconds.
+        harness.limits.format_errors = 0;
+        let signals = [(Signal::FormatError, 1), (Signal::CommandTimeout, 1)];
+        let found = Catalog.propose(&signals, &harness, &BTreeSet::new(), 8);
+        let names = ["forgive-format-errors", "longer-commands"];
+        assert!(found.iter().all(|proposal| !names.contains(&&*proposal.name)));
     }
 }

@@ -215,8 +215,8 @@ fn a_prompt_keeps_what_an_episode_cannot_do_without() {
     refused(
         &prompt("instance", "{{ instruction }}"),
         expect![[r#"
-        the prompt `instance` does not say any more how the policy hands in
-        help: keep the command with `COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT`"#]],
+            the prompt `instance` does not say any more how the policy hands in
+            help: keep what it says of `COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT`"#]],
     );
     refused(
         &prompt("instance", &format!("Solve it. {SENTINEL}")),
@@ -227,14 +227,14 @@ fn a_prompt_keeps_what_an_episode_cannot_do_without() {
     refused(
         &prompt("instance", &whole.replace("instruction }}", "instruction | upper }}")),
         expect![[r#"
-        the prompt `instance` does not hold the task
-        help: keep `{{ instruction }}` in it, as it is"#]],
+            the template does something with `instruction`, which a prompt of a candidate must give as it is
+            help: write `{{ instruction }}` outside of every `if`, and `instruction` nowhere else"#]],
     );
     refused(
         &prompt("instance", &whole.replace("{{ ", "{% if false %}{{ ").replace(" }}", " }}{% endif %}")),
         expect![[r#"
-            the prompt `instance` does not hold the task
-            help: keep `{{ instruction }}` in it, as it is"#]],
+            the template does something with `instruction`, which a prompt of a candidate must give as it is
+            help: write `{{ instruction }}` outside of every `if`, and `instruction` nowhere else"#]],
     );
     refused(
         &prompt("observation", "{{ status }}"),
@@ -245,8 +245,8 @@ fn a_prompt_keeps_what_an_episode_cannot_do_without() {
     refused(
         &prompt("observation", "{% if exit_code == 0 %}{{ text }}{% endif %}"),
         expect![[r#"
-        the prompt `observation` does not hold the output of every call
-        help: keep `{{ text }}` in it, whatever the status"#]],
+            the template does something with `text`, which a prompt of a candidate must give as it is
+            help: write `{{ text }}` outside of every `if`, and `text` nowhere else"#]],
     );
     refused(
         &prompt("system", "  \n"),
