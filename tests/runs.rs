@@ -366,6 +366,19 @@ fn a_run_that_began_otherwise_is_no_arm_unless_that_is_allowed() {
         refused.stderr.contains("help: take a run that began as the evaluated one did; `--allow-mismatch`")
     );
     ok(&["allowed"], list("third", &["RUN:other", "--allow-mismatch"]));
+    // An evaluation stays with the runs that it began with.
+    begin("twin", &scripted::CAMPAIGN.replace("seed = 11", "seed = 13"));
+    let keep = |run: &str| {
+        let (out, run) = (site.path("kept"), format!("RUN:{run}"));
+        let fixed =
+            ["eval", "RUN:run", "--arms", "base,harness-only", "--report", "--out", &out, "--harness-only"];
+        site.tell(&[&fixed[..], &[&run]].concat())
+    };
+    ok(&["kept"], keep("alike"));
+    ok(&["kept"], keep("alike"));
+    let swapped = keep("twin");
+    assert_eq!(swapped.code, Some(1));
+    assert!(swapped.stderr.contains("other settings: `others.--harness-only` was "), "{}", swapped.stderr);
 }
 
 #[test]

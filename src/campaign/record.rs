@@ -292,6 +292,19 @@ impl RunRecord {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// The harnesses that the newest one was made from, oldest first, and itself. What was published and
+    /// taken back by a later publication of an earlier harness is not among them.
+    pub fn ancestry(&self) -> Result<Vec<Digest>> {
+        let mut line: Vec<Digest> = Vec::new();
+        for publication in self.publications()? {
+            match line.iter().position(|digest| *digest == publication.digest) {
+                Some(at) => line.truncate(at + 1),
+                None => line.push(publication.digest),
+            }
+        }
+        Ok(line)
+    }
+
     /// Keeps where a plugin came from.
     pub fn add_source(&self, plugin: &Digest, source: &SourceRow, name: &str) -> Result<()> {
         self.append(|tables| {

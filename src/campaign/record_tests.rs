@@ -234,3 +234,22 @@ fn a_record_of_another_layout_is_refused_by_name() {
         help: use the program version that wrote it"#]]
     .assert_eq(&error.replace(&folder.path().display().to_string(), "DIR"));
 }
+
+#[test]
+fn what_was_taken_back_is_no_part_of_the_harness_that_is_left() {
+    let check = |published: &[&str], expected: &[&str]| {
+        let folder = tempfile::tempdir().unwrap();
+        let record = RunRecord::open(folder.path()).unwrap();
+        let digest = |name: &&str| Digest::of(name.as_bytes());
+        for (round, name) in published.iter().enumerate() {
+            let publication = Publication { round: round as u32, digest: digest(name), reason: "x".into() };
+            record.publish(&publication).unwrap();
+        }
+        let expected: Vec<_> = expected.iter().map(digest).collect();
+        assert_eq!(record.ancestry().unwrap(), expected, "{published:?}");
+    };
+    check(&[], &[]);
+    check(&["a", "b", "c"], &["a", "b", "c"]);
+    check(&["a", "b", "c", "a"], &["a"]);
+    check(&["a", "b", "c", "b", "d"], &["a", "b", "d"]);
+}

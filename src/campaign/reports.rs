@@ -4,6 +4,7 @@
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use tandem_host::forge::Language;
+use tandem_host::harness::HarnessManifest;
 use tandem_host::store::{BlobStore, Digest};
 use tandem_trainer::learner::MOST_SKIPS;
 
@@ -144,6 +145,13 @@ impl CandidateReport {
     /// Whether the proposal had its chance, so that the same one is not made again.
     pub fn was_tried(&self) -> bool {
         self.refused.as_deref() != Some(OVERTAKEN)
+    }
+
+    /// Whether an accepted edit is a part of the harness that the run has now: nothing took it back, and
+    /// nothing took its place. `harness` is that harness, `ancestry` what it came from.
+    pub fn stands(&self, edit: &Edit, ancestry: &[Digest], harness: &HarnessManifest) -> bool {
+        let is_part = self.harness.is_some_and(|digest| ancestry.contains(&digest));
+        self.accepted() && is_part && edit.holds(&self.proposal.name, harness)
     }
 
     /// A candidate of which nothing is known but what it is.

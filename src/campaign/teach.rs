@@ -62,6 +62,7 @@ impl EarlierIdeas {
     /// Reads them from a run whose harness is `harness`.
     pub fn of(record: &RunRecord, harness: &HarnessManifest) -> Result<Self> {
         let mut ideas = Self::default();
+        let ancestry = record.ancestry()?;
         for (_, _, report) in record.phases::<CandidateReport>("candidate-")? {
             let proposal = &report.proposal;
             let idea = Idea {
@@ -72,10 +73,13 @@ impl EarlierIdeas {
             };
             if report.accepted() == (report.change == Change::Remove) {
                 ideas.rejected.push(idea);
-            } else if !proposal.kind.is_plugin()
-                && proposal.edit(record.blobs())?.holds(&proposal.name, harness)
-            {
-                ideas.kept.push(idea);
+            } else if !proposal.kind.is_plugin() {
+                if report.stands(&proposal.edit(record.blobs())?, &ancestry, harness) {
+                    ideas.kept.push(idea);
+                } else if report.harness.is_some_and(|digest| !ancestry.contains(&digest)) {
+                    let reason = "it was accepted, and the hold-out took it back".into();
+                    ideas.rejected.push(Idea { reason, ..idea });
+                }
             }
         }
         Ok(ideas)

@@ -73,7 +73,8 @@ pub fn choose_batches(
             continue;
         }
         report.tokens += tokens;
-        report.episodes += samples.len();
+        // An episode of several segments gives a sample for each.
+        report.episodes += samples.iter().map(|sample| sample.share).sum::<f32>().round() as usize;
         batches.push(samples);
     }
     if batches.is_empty() {
@@ -279,9 +280,10 @@ mod tests {
         // Nothing was sampled in the last one.
         let idle = Segment { mask: vec![false; segment.ids.len()], ..segment.clone() };
         long.segments = vec![segment.clone(), segment, idle];
-        let batches = chosen(&[TrainingGroup::whole(vec![long, episode(false, None)])]).batches;
-        let shares: Vec<f32> = batches[0].iter().map(|sample| sample.share).collect();
+        let chosen = chosen(&[TrainingGroup::whole(vec![long, episode(false, None)])]);
+        let shares: Vec<f32> = chosen.batches[0].iter().map(|sample| sample.share).collect();
         assert_eq!(shares, [0.5, 0.5, 1.0]);
+        assert_eq!(chosen.report.episodes, 2);
     }
 
     #[test]

@@ -96,6 +96,8 @@ struct Plan {
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 struct Settings {
     run: String,
+    /// The runs of other arms: of an option, its folder.
+    others: BTreeMap<String, String>,
     choice: Choice,
     episodes: u32,
     seed: u64,
@@ -146,6 +148,10 @@ pub async fn run(arguments: EvalArguments) -> Result<Exit> {
     };
     let settings = Settings {
         run: arguments.run.display().to_string(),
+        others: [("--policy-only", &arguments.policy_only), ("--harness-only", &arguments.harness_only)]
+            .into_iter()
+            .filter_map(|(option, run)| Some((option.to_owned(), run.as_ref()?.display().to_string())))
+            .collect(),
         choice,
         episodes: arguments.episodes,
         seed: arguments.seed,
@@ -275,6 +281,8 @@ async fn plan(
         }
         return Ok(plan);
     }
+    // Of a run that goes on, all that follows is read as of one moment.
+    let _moments = sources.iter().map(|source| source.record.moment()).collect::<Result<Vec<_>>>()?;
     let record = &sources[0].record;
     let run_head = record.head()?.map(|head| head.digest);
     for source in sources {

@@ -116,6 +116,7 @@ pub fn edits(
     config: &CampaignConfig,
     harness: &HarnessManifest,
 ) -> Result<Vec<PairEdit>> {
+    let ancestry = record.ancestry()?;
     let mut found: Vec<((u32, usize), PairEdit)> = Vec::new();
     for (round, phase, report) in record.phases::<CandidateReport>("candidate-")? {
         let proposal = &report.proposal;
@@ -123,7 +124,7 @@ pub fn edits(
             continue;
         }
         let edit = proposal.edit(record.blobs())?;
-        if !edit.holds(&proposal.name, harness) {
+        if !report.stands(&edit, &ancestry, harness) {
             continue;
         }
         let index = phase.rsplit('-').next().and_then(|digits| digits.parse().ok()).unwrap_or(0);

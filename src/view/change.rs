@@ -21,6 +21,11 @@ fn differs<'a>(
     if before == now {
         return None;
     }
+    if let (Some(Value::Array(old)), Some(Value::Array(new))) = (before, now) {
+        // A list may be long: what differs is one place of it.
+        let place = (0..).find(|place| old.get(*place) != new.get(*place))?;
+        return differs(format!("{path}[{place}]"), old.get(place), new.get(place));
+    }
     let (Some(Value::Object(old)), Some(Value::Object(new))) = (before, now) else {
         return Some((path, before, now));
     };
@@ -54,6 +59,12 @@ mod tests {
     fn the_key_that_differs_is_named_with_both_values() {
         check(r#"{"a": 1}"#, r#"{"a": 1}"#, None);
         check(r#"{"a": 1}"#, r#"{"a": 2}"#, Some("`a` was 1, and is 2 now"));
+        check(
+            r#"{"tasks": ["a", "c"]}"#,
+            r#"{"tasks": ["a", "b", "c"]}"#,
+            Some(r#"`tasks[1]` was "c", and is "b" now"#),
+        );
+        check(r#"{"tasks": ["a"]}"#, r#"{"tasks": []}"#, Some(r#"`tasks[0]` was "a", and is not given now"#));
         check(
             r#"{"a": 1, "b": {"c": "x", "d": 1}}"#,
             r#"{"a": 1, "b": {"c": "y", "d": 2}}"#,

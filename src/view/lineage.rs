@@ -110,6 +110,7 @@ pub fn lineage(record: &RunRecord) -> Result<Lineage> {
         });
     }
     let mut edits = Vec::new();
+    let ancestry = record.ancestry()?;
     for (round, phase, candidate) in record.phases::<CandidateReport>("candidate-")? {
         if candidate.proposal.kind.is_plugin() {
             plugins.push(line(record, &author, round, &phase, candidate)?);
@@ -118,15 +119,19 @@ pub fn lineage(record: &RunRecord) -> Result<Lineage> {
         let edit = candidate.proposal.edit(record.blobs())?;
         let name = candidate.proposal.name.clone();
         // Another candidate may have led to the same harness: what was not accepted was never published.
-        let first = publications.iter().position(|publication| Some(publication.digest) == candidate.harness);
+        let first = publications.iter().position(|publication| {
+            Some(publication.digest) == candidate.harness && publication.round >= round
+        });
         let first = first.filter(|_| candidate.accepted());
+        let alive = manifests.last().is_some_and(|last| candidate.stands(&edit, &ancestry, last));
         let mut line = line(record, &author, round, &phase, candidate)?;
         line.changes = Some(edit.what());
         line.lived = first.map(|first| {
             let stands = |at: &usize| edit.holds(&name, &manifests[*at]);
-            [first, (first..manifests.len()).rev().find(stands).unwrap_or(first)]
+            let last = (first..manifests.len()).rev().find(stands).unwrap_or(first);
+            [first, if alive { manifests.len() - 1 } else { last }]
         });
-        line.alive = line.lived.is_some_and(|[_, last]| last + 1 == manifests.len());
+        line.alive = alive;
         edits.push(line);
     }
     let mut firings: BTreeMap<Digest, [usize; 3]> = BTreeMap::new();

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::actions::{BASH, Malformed};
 use super::observation::status_name;
+use super::prompt_language::HARNESS_LANGUAGE;
 use crate::harness::{
     FINISH, FormatError, HandIn, Limits, Prompts, Protocol, Shell, ToolDefinition, ToolResult,
 };
@@ -32,7 +33,8 @@ impl Templates {
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         // A template may come from a stranger or a model: it may loop, an episode must not. Nothing is
-        // loaded from files, since no loader is set, and what is written is counted in `render`.
+        // loaded from files, since no loader is set, what is written is counted in `render`, and nothing in
+        // it makes a text longer.
         environment.set_fuel(Some(1_000_000));
         for (name, text) in [
             ("system", &prompts.system),
@@ -40,9 +42,11 @@ impl Templates {
             ("observation", &prompts.observation),
             ("format_error", &prompts.format_error),
         ] {
-            environment
-                .add_template_owned(name, text.clone())
-                .map_err(|error| TemplateError { name, reason: error.to_string() })?;
+            let wrong = |reason: String| TemplateError { name, reason };
+            HARNESS_LANGUAGE
+                .tags(text)
+                .map_err(|what| wrong(format!("it has {what}, and could grow by that")))?;
+            environment.add_template_owned(name, text.clone()).map_err(|error| wrong(error.to_string()))?;
         }
         Ok(Self { environment, limits: limits.clone() })
     }
@@ -317,16 +321,16 @@ mod tests {
     fn a_template_that_writes_without_end_is_stopped() {
         let check = |observation: &str, expected: &str| {
             let prompts = Prompts { observation: observation.into(), ..Prompts::default() };
-            let templates = Templates::new(&prompts, &Limits::default()).unwrap();
             let (status, text) = (ToolStatus::Finished, "x".repeat(1000));
             let result = ToolResult { status, exit_code: Some(0), text, raw_bytes: 0 };
-            let error = templates.observation(&result).unwrap_err();
+            let templates = Templates::new(&prompts, &Limits::default());
+            let error = templates.and_then(|templates| templates.observation(&result)).unwrap_err();
             assert!(error.reason.contains(expected), "{observation}: {}", error.reason);
         };
         check("{% for a in range(9999) %}{{ text }}{% endfor %}", "it writes more than 264144 bytes");
-        check("{{ text * 9999 }}", "it writes more than 264144 bytes");
+        check("{{ text * 9999 }}", "it has `*` in a tag, and could grow by that");
         check("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}", "fuel");
-        check("{% include '/etc/passwd' %}", "not");
+        check("{% include '/etc/passwd' %}", "it has the statement `include`");
     }
 
     #[test]

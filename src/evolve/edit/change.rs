@@ -272,7 +272,8 @@ impl Edit {
             Self::Order { plugin, place: Beside::After(other) } => {
                 at(plugin).zip(at(other)).is_some_and(|(plugin, other)| plugin > other)
             }
-            Self::Prompt { prompt, text } => prompt.of(&harness.prompts) == text,
+            // A later edit may have written on behind it.
+            Self::Prompt { prompt, text } => prompt.of(&harness.prompts).contains(text.trim_end()),
             Self::Remove { plugin } => at(plugin).is_none(),
         }
     }

@@ -9,7 +9,7 @@ use std::fmt;
 
 use minijinja::Environment;
 use serde::{Deserialize, Serialize};
-use tandem_host::agent::{RenderedPrompts, SENTINEL, TemplateError, render_prompts};
+use tandem_host::agent::{PromptLanguage, RenderedPrompts, SENTINEL, TemplateError, render_prompts};
 use tandem_host::harness::{FINISH, HandIn, HarnessManifest, Limits, Prompts};
 
 /// A base prompt.
@@ -73,14 +73,15 @@ impl fmt::Display for PromptName {
 
 /// Most bytes of a prompt.
 const MOST_BYTES: usize = 8 << 10;
-/// Statements, and filters, that give no more than they take. Filters take any value: none can fail in a
-/// branch that no trial takes.
-const STATEMENTS: [&str; 4] = ["if", "elif", "else", "endif"];
-const FILTERS: [&str; 5] = ["capitalize", "default", "lower", "trim", "upper"];
-/// Operators that cannot make a text longer.
-const OPERATORS: [&str; 11] = ["==", "!=", "<=", ">=", "<", ">", "|", ".", ",", "(", ")"];
-/// Words before a bracket that is no call.
-const BEFORE_BRACKET: [&str; 7] = ["if", "elif", "else", "and", "or", "not", "in"];
+/// The part of the language of prompts that a candidate may use. Filters take any value: none can fail in
+/// a branch that no trial takes. Without comments, which could part a word that must not be there.
+const LANGUAGE: PromptLanguage = PromptLanguage {
+    statements: &["if", "elif", "else", "endif"],
+    filters: &["capitalize", "default", "lower", "trim", "upper"],
+    operators: &["==", "!=", "<=", ">=", "<", ">", "|", ".", ",", "(", ")"],
+    calls: &[],
+    comments: false,
+};
 /// Words that may follow `is`, and those that may follow `in`: of others, some fail when they are asked.
 const TESTS: [&str; 4] = ["defined", "undefined", "none", "not"];
 const TEXTS: [&str; 3] = ["error", "kind", "status"];
@@ -183,39 +184,25 @@ fn listed(names: &[&str]) -> String {
 /// Whether it uses only the part of the template language that cannot grow or fail, and takes the task
 /// and the output of a call as they are.
 fn check_language(text: &str) -> Result<(), String> {
-    let (mut rest, mut depth) = (text, 0_usize);
-    while let Some(at) = ["{{", "{%", "{#"].iter().filter_map(|mark| rest.find(mark)).min() {
-        let (open, inside) = rest[at..].split_at(2);
-        if open == "{#" {
-            // It could part a word that must not be there.
-            return Err(not_allowed("a comment"));
+    let mut depth = 0_usize;
+    for tag in LANGUAGE.tags(text).map_err(|what| not_allowed(&what))? {
+        match tag.statement {
+            Some("if") => depth += 1,
+            Some("endif") => depth = depth.saturating_sub(1),
+            _ => {}
         }
-        let is_value = open == "{{";
-        if !is_value {
-            let word = inside.trim_start_matches(['-', '+']).trim_start();
-            let word: String = word.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
-            if !STATEMENTS.contains(&word.as_str()) {
-                return Err(not_allowed(&format!("the statement `{word}`")));
-            }
-            match word.as_str() {
-                "if" => depth += 1,
-                "endif" => depth = depth.saturating_sub(1),
-                _ => {}
-            }
-        }
-        let (tokens, after) = tokens(inside, if is_value { "}}" } else { "%}" })?;
-        if let Some(whole) = tokens.iter().find(|token| WHOLE.contains(token))
-            && (!is_value || tokens.len() > 1 || depth > 0)
+        let is_value = tag.statement.is_none();
+        if let Some(whole) = tag.tokens.iter().find(|token| WHOLE.contains(token))
+            && (!is_value || tag.tokens.len() > 1 || depth > 0)
         {
             return Err(format!(
                 "the template does something with `{whole}`, which a prompt of a candidate must give as it is\nhelp: write `{{{{ {whole} }}}}` outside of every `if`, and `{whole}` nowhere else"
             ));
         }
-        if is_value && tokens.iter().any(|token| token.starts_with(['"', '\''])) {
+        if is_value && tag.tokens.iter().any(|token| token.starts_with(['"', '\''])) {
             return Err(not_allowed("a quoted text as a value"));
         }
-        check_tag(&tokens)?;
-        rest = after;
+        check_tag(&tag.tokens)?;
     }
     Ok(())
 }
@@ -223,59 +210,14 @@ fn check_language(text: &str) -> Result<(), String> {
 fn not_allowed(what: &str) -> String {
     format!(
         "the template has {what}, which a prompt of a candidate must not have\nhelp: use values, `{{% if %}}` with comparisons, and the filters {}",
-        listed(&FILTERS)
+        listed(LANGUAGE.filters)
     )
-}
-
-/// The words, texts and operators of a tag up to `close`, and what follows. A brace inside a tag is
-/// refused, so that where a tag ends here is where the template engine ends it.
-fn tokens<'a>(text: &'a str, close: &str) -> Result<(Vec<&'a str>, &'a str), String> {
-    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let mut found = Vec::new();
-    loop {
-        rest = rest.trim_start();
-        for trimmed in [rest, rest.strip_prefix(['-', '+']).unwrap_or(rest)] {
-            if let Some(after) = trimmed.strip_prefix(close) {
-                return Ok((found, after));
-            }
-        }
-        let Some(first) = rest.chars().next() else { return Err(not_allowed("a tag that is not closed")) };
-        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let length = match first {
-            '"' | '\'' => end_of_text(rest, first)?,
-            c if is_word(c) => rest.find(|c| !is_word(c)).unwrap_or(rest.len()),
-            _ => match OPERATORS.iter().find(|operator| rest.starts_with(**operator)) {
-                Some(operator) => operator.len(),
-                None => return Err(not_allowed(&format!("`{first}` in a tag"))),
-            },
-        };
-        let (token, after) = rest.split_at(length);
-        found.push(token);
-        rest = after;
-    }
-}
-
-/// Where the quoted text at the start of `text` ends.
-fn end_of_text(text: &str, quote: char) -> Result<usize, String> {
-    let mut escaped = false;
-    for (at, c) in text.char_indices().skip(1) {
-        match c {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            c if c == quote => return Ok(at + 1),
-            _ => {}
-        }
-    }
-    Err(not_allowed("a quoted text that is not closed"))
 }
 
 fn check_tag(tokens: &[&str]) -> Result<(), String> {
     for (at, token) in tokens.iter().enumerate() {
         let before = at.checked_sub(1).map_or("", |at| tokens[at]);
         let twice = at.checked_sub(2).map_or("", |at| tokens[at]);
-        if before == "|" && !FILTERS.contains(token) {
-            return Err(not_allowed(&format!("the filter `{token}`")));
-        }
         if before == "in" && !TEXTS.contains(token) {
             return Err(not_allowed(&format!("`in {token}`")));
         }
@@ -285,11 +227,6 @@ fn check_tag(tokens: &[&str]) -> Result<(), String> {
         }
         if *token == "." && before != "limits" {
             return Err(not_allowed(&format!("`.` after `{before}`")));
-        }
-        // A bracket behind a word calls it, unless the word is one of the language or a filter.
-        let ends_a_value = before.ends_with(|c: char| c.is_ascii_alphanumeric() || "_)]\"'".contains(c));
-        if *token == "(" && ends_a_value && !BEFORE_BRACKET.contains(&before) && twice != "|" {
-            return Err(not_allowed(&format!("the call `{before}(`")));
         }
     }
     Ok(())

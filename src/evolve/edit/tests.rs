@@ -443,6 +443,8 @@ fn an_edit_holds_until_something_else_takes_its_place() {
     let now = first.apply("x", None, &harness()).unwrap();
     let now = read(r#"{"kind":"limits","limits":{"deferrals":1}}"#).apply("x", None, &now).unwrap();
     assert!(first.holds("x", &now));
+    let longer = read(&prompt("system", "One.\n\nAnd more.")).apply("x", None, &now).unwrap();
+    assert!(first.holds("x", &longer));
     let now = read(&prompt("system", "Two.")).apply("x", None, &now).unwrap();
     assert!(!first.holds("x", &now));
     let settings = read(r#"{"kind":"settings","plugin":"b","settings":{"x":1}}"#);
