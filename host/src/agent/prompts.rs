@@ -43,10 +43,11 @@ impl Templates {
             ("format_error", &prompts.format_error),
         ] {
             let wrong = |reason: String| TemplateError { name, reason };
+            // What is no template at all is told first, with its line.
+            environment.add_template_owned(name, text.clone()).map_err(|error| wrong(error.to_string()))?;
             HARNESS_LANGUAGE
                 .tags(text)
-                .map_err(|what| wrong(format!("it has {what}, and could grow by that")))?;
-            environment.add_template_owned(name, text.clone()).map_err(|error| wrong(error.to_string()))?;
+                .map_err(|what| wrong(format!("it has {what}, by which a text could grow without end")))?;
         }
         Ok(Self { environment, limits: limits.clone() })
     }
@@ -328,7 +329,7 @@ mod tests {
             assert!(error.reason.contains(expected), "{observation}: {}", error.reason);
         };
         check("{% for a in range(9999) %}{{ text }}{% endfor %}", "it writes more than 264144 bytes");
-        check("{{ text * 9999 }}", "it has `*` in a tag, and could grow by that");
+        check("{{ text * 9999 }}", "it has `*` in a tag, by which");
         check("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}", "fuel");
         check("{% include '/etc/passwd' %}", "it has the statement `include`");
     }
