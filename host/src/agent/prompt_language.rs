@@ -169,7 +169,8 @@ mod tests {
         check("{{ text | replace('', text) }}", "the filter `replace`");
         check("{{ '%999999999d' | format(1) }}", "the filter `format`");
         check("{{ [text, text] | join(text) }}", "the filter `join`");
-        check("{{ namespace(a=text) }}", "the call `namespace(`");
+        check("{{ namespace(text) }}", "the call `namespace(`");
+        check("{{ text.a = 1 }}", "`=` in a tag");
         check("{{ limits.range(3) }}", "the call `range(`");
         check("{{ text.format(1) }}", "the call `format(`");
         check("{{ \"}}\" ~ text }}", "`~` in a tag");
