@@ -14,9 +14,6 @@ use tandem_host::store::{BlobStore, Digest, write_whole};
 use crate::evolve::teacher::Judge;
 use crate::evolve::{Edit, Proposal};
 
-/// Names shorter than this are found by chance, as in the scan of components at admission.
-const FORBIDDEN_CHARS: usize = 8;
-
 /// Builds candidates over one harness.
 #[derive(Clone)]
 pub struct Builder {
@@ -127,9 +124,7 @@ impl Builder {
         if let Edit::Plugin { .. } = edit {
             return Ok(());
         }
-        let text = edit.written();
-        let telling = self.admission.forbidden.iter().filter(|name| name.len() >= FORBIDDEN_CHARS);
-        match telling.into_iter().find(|name| text.contains(name.as_str())) {
+        match self.admission.forbidden_in(edit.written().as_bytes()) {
             None => Ok(()),
             Some(name) => Err(format!(
                 "it holds the string `{name}`, which belongs to a task or its tests\nhelp: write what holds for every task"

@@ -10,7 +10,7 @@ use tandem_host::store::Digest;
 use super::draw;
 use super::ledger::gate_id;
 use super::record::{Arm, EpisodeRow, RunRecord};
-use super::reports::CandidateReport;
+use super::reports::{CandidateReport, index_of};
 use super::steps::{ScreenReport, number_of};
 use crate::evolve::{
     ArmCounts, Claim, Explanation, GateConfig, GateReport, PairedTask, PairedTest, Verdict, as_recorded,
@@ -243,10 +243,6 @@ pub fn gate_lines(record: &RunRecord) -> Result<Vec<GateLine>> {
         }
     };
     Ok(places.into_iter().map(line).collect())
-}
-
-fn index_of(phase: &str) -> usize {
-    phase.rsplit('-').next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
 /// Recomputes gate `id` from the episodes of the run and compares it with what is recorded.

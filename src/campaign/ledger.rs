@@ -12,7 +12,7 @@ use tandem_host::harness::{Base, HarnessHome, NewEntry, PublicationKind};
 use tandem_host::store::Digest;
 
 use super::record::RunRecord;
-use super::reports::{CandidateReport, Change};
+use super::reports::{Change, candidates};
 use super::steps::{HOLDOUT, HoldoutReport};
 use crate::evolve::EditKind;
 
@@ -52,10 +52,8 @@ struct Entry {
 /// The publications of gates and of the hold-out, in the order in which they happened.
 fn entries(record: &RunRecord) -> Result<Vec<Entry>> {
     let mut all: Vec<((u32, usize), Entry)> = Vec::new();
-    for (round, phase, report) in record.phases::<CandidateReport>("candidate-")? {
+    for (round, index, report) in candidates(record)? {
         let Some(harness) = report.harness.filter(|_| report.accepted()) else { continue };
-        // By number: as text, candidate 10 would come before candidate 2.
-        let index = phase.rsplit('-').next().and_then(|digits| digits.parse::<usize>().ok()).unwrap_or(0);
         let proposal = &report.proposal;
         let sources = match (report.change, proposal.kind) {
             (Change::Add, EditKind::Plugin) => BTreeMap::from([(proposal.name.clone(), proposal.source)]),
@@ -96,7 +94,7 @@ mod tests {
     use tandem_host::harness::{HarnessManifest, LedgerEntry, Limits};
 
     use crate::campaign::record::Publication;
-    use crate::campaign::reports::ProposalRow;
+    use crate::campaign::reports::{CandidateReport, ProposalRow};
     use crate::evolve::{ArmCounts, GateConfig, PairedTask, PairedTest, Signal, Verdict};
     use tandem_host::forge::Language;
 

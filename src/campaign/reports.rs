@@ -1,6 +1,8 @@
 //! What is kept of the phases of a round? Written by the run, read by the report
 //! and the pair.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use tandem_host::forge::Language;
@@ -8,6 +10,7 @@ use tandem_host::harness::HarnessManifest;
 use tandem_host::store::{BlobStore, Digest};
 use tandem_trainer::learner::MOST_SKIPS;
 
+use super::record::RunRecord;
 use crate::evolve::{Edit, EditKind, GateReport, Manifest, Proposal, Signal, Verdict};
 
 /// A proposal as kept in the record; what it changes is a blob.
@@ -137,16 +140,38 @@ pub struct CandidateReport {
     pub saved: Option<SavedRollouts>,
 }
 
+/// The candidates of a run that came to an end, with their round and their number in it, oldest first.
+///
+/// # Errors
+/// A record that cannot be read.
+pub fn candidates(record: &RunRecord) -> Result<Vec<(u32, usize, CandidateReport)>> {
+    let phases = record.phases::<CandidateReport>("candidate-")?.into_iter();
+    let mut all: Vec<_> = phases.map(|(round, phase, report)| (round, index_of(&phase), report)).collect();
+    // By number: as text, candidate 10 would come before candidate 2.
+    all.sort_by_key(|(round, index, _)| (*round, *index));
+    Ok(all)
+}
+
+/// The number at the end of a phase's name, such as that of a candidate.
+pub fn index_of(phase: &str) -> usize {
+    phase.rsplit('-').next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
+}
+
+/// The edits of a run that had their chance, by digest, so that the same ones are not made again.
+///
+/// # Errors
+/// A record that cannot be read.
+pub fn tried(record: &RunRecord) -> Result<BTreeSet<Digest>> {
+    let reports = candidates(record)?.into_iter().map(|(.., report)| report);
+    let had = reports.filter(|report| report.refused.as_deref() != Some(OVERTAKEN));
+    Ok(had.map(|report| report.proposal.source).collect())
+}
+
 /// Why an edit is refused whose part of the harness an earlier candidate of the round has changed. It may be
 /// proposed again.
 pub const OVERTAKEN: &str = "what it changes was changed by a candidate of the same round before it\nhelp: propose it for the harness as it is now";
 
 impl CandidateReport {
-    /// Whether the proposal had its chance, so that the same one is not made again.
-    pub fn was_tried(&self) -> bool {
-        self.refused.as_deref() != Some(OVERTAKEN)
-    }
-
     /// Whether an accepted edit is a part of the harness that the run has now: nothing took it back, and
     /// nothing took its place. `harness` is that harness, `ancestry` what it came from.
     pub fn stands(&self, edit: &Edit, ancestry: &[Digest], harness: &HarnessManifest) -> bool {

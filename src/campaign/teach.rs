@@ -1,19 +1,17 @@
 //! What does a teacher see of a run, and what comes of asking it? The joint
 //! between the run record and the teachers.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use tandem_host::agent::{EpisodeRecord, Outcome};
 use tandem_host::harness::{Generation, HarnessManifest, PluginFacts};
 use tandem_host::policy::Policy;
-use tandem_host::store::Digest;
 use tandem_host::task::Task;
 
 use super::candidates::{Bench, Builder};
 use super::record::RunRecord;
-use super::reports::{AskedReport, CandidateReport, Change, TeacherReport};
+use super::reports::{AskedReport, Change, TeacherReport, candidates, tried};
 use crate::evolve::teacher::{
     Evidence, HarnessBrief, HarnessTeacher, Idea, PluginText, Rules, SearchSetNames, SkillAsked, SkillBrief,
     SkillTeacher, TaskSecrets, Teacher, TeacherConfig, TeacherError, TeacherRole,
@@ -63,7 +61,7 @@ impl EarlierIdeas {
     pub fn of(record: &RunRecord, harness: &HarnessManifest) -> Result<Self> {
         let mut ideas = Self::default();
         let ancestry = record.ancestry()?;
-        for (_, _, report) in record.phases::<CandidateReport>("candidate-")? {
+        for (.., report) in candidates(record)? {
             let proposal = &report.proposal;
             let idea = Idea {
                 name: proposal.name.clone(),
@@ -136,10 +134,7 @@ impl NewIdeas {
             return Ok((proposals, report));
         }
         let evidence = Evidence::of(records);
-        let candidates = record.phases::<CandidateReport>("candidate-")?;
-        let tried = candidates.iter().map(|(_, _, report)| report);
-        let mut tried: BTreeSet<Digest> =
-            tried.filter(|report| report.was_tried()).map(|report| report.proposal.source).collect();
+        let mut tried = tried(record)?;
         let EarlierIdeas { kept, mut rejected } = EarlierIdeas::of(record, incumbent)?;
         // It was admitted before, so nothing is compiled again.
         let admission = &builder.admission;

@@ -9,7 +9,7 @@ use tandem_host::harness::HarnessManifest;
 use tandem_host::store::Digest;
 
 use super::manifest::PairEdit;
-use crate::campaign::{CampaignConfig, CandidateReport, RunRecord};
+use crate::campaign::{CampaignConfig, CandidateReport, RunRecord, candidates};
 use crate::evolve::{Diagnosis, GateReport};
 
 /// Where a plugin or an edit came from, as far as the record of its run tells.
@@ -90,8 +90,7 @@ pub struct GateRecord {
 
 /// Where the plugin `component` of a run came from.
 pub fn provenance(record: &RunRecord, config: &CampaignConfig, component: &Digest) -> Result<Provenance> {
-    let candidates = record.phases::<CandidateReport>("candidate-")?;
-    let accepted = candidates
+    let accepted = candidates(record)?
         .into_iter()
         .rev()
         .find(|(_, _, report)| report.accepted() && report.plugin.as_ref() == Some(component));
@@ -117,8 +116,8 @@ pub fn edits(
     harness: &HarnessManifest,
 ) -> Result<Vec<PairEdit>> {
     let ancestry = record.ancestry()?;
-    let mut found: Vec<((u32, usize), PairEdit)> = Vec::new();
-    for (round, phase, report) in record.phases::<CandidateReport>("candidate-")? {
+    let mut found = Vec::new();
+    for (round, _, report) in candidates(record)? {
         let proposal = &report.proposal;
         if proposal.kind.is_plugin() || !report.accepted() {
             continue;
@@ -127,13 +126,11 @@ pub fn edits(
         if !report.stands(&edit, &ancestry, harness) {
             continue;
         }
-        let index = phase.rsplit('-').next().and_then(|digits| digits.parse().ok()).unwrap_or(0);
         let provenance = of_candidate(record, config, round, &report)?;
         let (name, changes) = (proposal.name.clone(), edit.what());
-        found.push(((round, index), PairEdit { name, changes, edit, provenance }));
+        found.push(PairEdit { name, changes, edit, provenance });
     }
-    found.sort_by_key(|(place, _)| *place);
-    Ok(found.into_iter().map(|(_, edit)| edit).collect())
+    Ok(found)
 }
 
 /// What the record tells of an accepted candidate.

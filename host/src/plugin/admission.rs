@@ -203,13 +203,13 @@ pub async fn admit(
 ) -> Result<Arc<Admitted>, AdmissionError> {
     let digest = Digest::of(bytes);
     if let Some(admitted) = engine.cached(digest, grants) {
-        scan(digest, bytes, &options.forbidden)?;
+        scan(digest, bytes, options)?;
         return Ok(admitted);
     }
     let linked = linked(engine, bytes, grants, options).await?;
     let settings = canary::settings_schema(&linked).await?;
     let CanaryResult { tools, calls } = canary::run(&linked, &sample(settings.as_ref())).await?;
-    scan(digest, bytes, &options.forbidden)?;
+    scan(digest, bytes, options)?;
 
     let admitted = Arc::new(Admitted { linked, tools, settings, canary: calls });
     engine.keep(&admitted);
@@ -314,14 +314,21 @@ fn link(component: &Component, surface: &Surface, grants: &Grants) -> wasmtime::
     Ok(Ready { pre, indices })
 }
 
-/// Refuses a component that holds a string it must not know. Strings under 8 bytes would be
-/// found by chance and are passed over.
-fn scan(digest: Digest, bytes: &[u8], forbidden: &[String]) -> Result<(), AdmissionError> {
-    let found = forbidden.iter().find(|string| {
-        let needle = string.as_bytes();
-        needle.len() >= 8 && memchr::memmem::find(bytes, needle).is_some()
-    });
-    match found {
+impl AdmissionOptions {
+    /// The first forbidden string that stands in `bytes`. Strings under 8 bytes would be found by chance
+    /// and are passed over.
+    pub fn forbidden_in(&self, bytes: &[u8]) -> Option<&str> {
+        let stands = |string: &&String| {
+            let needle = string.as_bytes();
+            needle.len() >= 8 && memchr::memmem::find(bytes, needle).is_some()
+        };
+        self.forbidden.iter().find(stands).map(String::as_str)
+    }
+}
+
+/// Refuses a component that holds a string it must not know.
+fn scan(digest: Digest, bytes: &[u8], options: &AdmissionOptions) -> Result<(), AdmissionError> {
+    match options.forbidden_in(bytes) {
         None => Ok(()),
         Some(string) => Err(AdmissionError {
             step: Step::Scan,

@@ -1,12 +1,9 @@
 //! What is wrong in the episodes of a round, and what does the teacher propose against it?
 
-use std::collections::BTreeSet;
-
 use anyhow::{Result, bail};
-use tandem_host::store::Digest;
 
 use super::super::record::EpisodeRow;
-use super::super::reports::{CandidateReport, ProposalRow};
+use super::super::reports::{ProposalRow, tried};
 use super::super::run::{Campaign, newest_harness};
 use super::super::teach::Round;
 use crate::evolve::{Catalog, Diagnosis, diagnose};
@@ -29,12 +26,8 @@ impl Campaign {
         let recurring = diagnosis.recurring(self.config.evolve.min_tasks);
         let proposals = match &self.teacher {
             None => {
-                let candidates = self.record.phases::<CandidateReport>("candidate-")?;
-                let tried = candidates.into_iter().map(|(_, _, report)| report);
-                let tried: BTreeSet<Digest> =
-                    tried.filter(CandidateReport::was_tried).map(|report| report.proposal.source).collect();
                 let incumbent = self.record.harness(&newest_harness(&self.record)?)?;
-                Catalog.propose(&recurring, &incumbent, &tried, most)
+                Catalog.propose(&recurring, &incumbent, &tried(&self.record)?, most)
             }
             Some(teacher) => {
                 let incumbent = self.record.harness(&newest_harness(&self.record)?)?;

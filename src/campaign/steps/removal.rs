@@ -9,7 +9,7 @@ use anyhow::Result;
 use tandem_host::store::Digest;
 
 use super::super::record::RunRecord;
-use super::super::reports::{CandidateReport, Change, ProposalRow};
+use super::super::reports::{Change, ProposalRow, candidates};
 use super::super::run::{Campaign, newest_harness};
 use crate::evolve::{Claim, GateConfig};
 
@@ -55,14 +55,8 @@ impl Campaign {
 /// The accepted plugins of the newest harness that were let in, or kept by a test, `every` rounds ago or
 /// more: the oldest first, at most `most`.
 fn due(record: &RunRecord, round: u32, every: u32, most: usize) -> Result<Vec<ProposalRow>> {
-    let mut reports: Vec<(u32, usize, CandidateReport)> = Vec::new();
-    for (round, phase, report) in record.phases::<CandidateReport>("candidate-")? {
-        let index = phase.rsplit('-').next().and_then(|digits| digits.parse().ok()).unwrap_or(0);
-        reports.push((round, index, report));
-    }
-    reports.sort_by_key(|(round, index, _)| (*round, *index));
     let mut last: BTreeMap<String, (u32, ProposalRow, Option<Digest>)> = BTreeMap::new();
-    for (round, _, report) in reports {
+    for (round, _, report) in candidates(record)? {
         let name = report.proposal.name.clone();
         // Prompts, settings, limits and orders cost an episode nothing by being there: only plugins are tested.
         if !report.proposal.kind.is_plugin() {
@@ -104,6 +98,7 @@ mod tests {
     use tandem_host::harness::{HarnessManifest, PluginEntry};
 
     use crate::campaign::record::Publication;
+    use crate::campaign::reports::CandidateReport;
     use crate::evolve::{ArmCounts, EditKind, PairedTask, PairedTest, Signal, Verdict};
 
     struct Run {

@@ -10,6 +10,7 @@ use tandem_host::plugin::Capability;
 use tandem_host::store::Digest;
 
 use super::limits::LimitsEdit;
+use super::listed;
 use super::prompt::{self, PromptName};
 
 /// What kind of change a candidate is.
@@ -290,8 +291,4 @@ fn place_of(harness: &HarnessManifest, plugin: &str) -> Result<usize, String> {
             ),
         }
     })
-}
-
-fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }

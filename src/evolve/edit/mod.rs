@@ -12,3 +12,8 @@ mod tests;
 pub use change::{Beside, Edit, EditKind};
 pub use limits::LimitsEdit;
 pub use prompt::PromptName;
+
+/// Names for a sentence.
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}

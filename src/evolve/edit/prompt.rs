@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 use tandem_host::agent::{PromptLanguage, RenderedPrompts, SENTINEL, TemplateError, render_prompts};
 use tandem_host::harness::{FINISH, HandIn, HarnessManifest, Limits, Prompts};
 
+use super::listed;
+
 /// A base prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -115,7 +117,7 @@ pub(super) fn check(prompt: PromptName, text: &str, harness: &HarnessManifest) -
     let now = render(&prompts).map_err(|TemplateError { reason, .. }| {
         format!(
             "the prompt `{prompt}` cannot be used: {reason}\nhelp: it is a minijinja template and sees {}",
-            listed(prompt.values())
+            listed(prompt.values().iter().copied())
         )
     })?;
     if prompt == PromptName::Instance && !now.instance.contains(INSTRUCTION) {
@@ -171,14 +173,10 @@ fn check_values(prompt: PromptName, text: &str) -> Result<(), String> {
         None => Ok(()),
         Some(name) => {
             let shown: String = name.chars().take(60).collect();
-            let values = listed(prompt.values());
+            let values = listed(prompt.values().iter().copied());
             Err(format!("the prompt `{prompt}` reads `{shown}`, which is not there\nhelp: it sees {values}"))
         }
     }
-}
-
-fn listed(names: &[&str]) -> String {
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// Whether it uses only the part of the template language that cannot grow or fail, and takes the task
@@ -210,7 +208,7 @@ fn check_language(text: &str) -> Result<(), String> {
 fn not_allowed(what: &str) -> String {
     format!(
         "the template has {what}, which a prompt of a candidate must not have\nhelp: use values, `{{% if %}}` with comparisons, and the filters {}",
-        listed(LANGUAGE.filters)
+        listed(LANGUAGE.filters.iter().copied())
     )
 }
 
