@@ -12,9 +12,10 @@ use tandem_host::harness::{
     Generation, Generations, HarnessManifest, LimitKind, Limits, PatchSource, Prompts, Protocol, ToolStatus,
 };
 use tandem_host::policy::{
-    FinishReason, Message, Origin, PolicyError, Reply, Role, Sampling, ScriptedPolicy, ToolCall,
+    FinishReason, Message, OpenSession, Origin, Policy, PolicyError, Reply, Role, Sampling, ScriptedPolicy,
+    Session, ToolCall,
 };
-use tandem_host::rollout::{Cancelled, RolloutConfig, run_many};
+use tandem_host::rollout::{Cancelled, PolicyLost, RolloutConfig, RolloutError, run_many};
 use tandem_host::task::Task;
 use tandem_host::workspace::WorkspaceConfig;
 
@@ -378,7 +379,7 @@ async fn a_group_has_one_harness_while_others_are_published() {
     });
     let config = RolloutConfig { concurrency: 3, ..RolloutConfig::default() };
     let cancel = Cancel::new();
-    let summary = run_many::<Cancelled>(
+    let summary = run_many::<RolloutError>(
         rollout(12),
         Arc::new(policy),
         |_| {
@@ -420,7 +421,7 @@ async fn an_invalid_episode_runs_again_and_is_then_told() {
     let config = RolloutConfig { retries: 2, ..RolloutConfig::default() };
     let mut outcomes = BTreeMap::new();
     let cancel = Cancel::new();
-    let summary = run_many::<Cancelled>(
+    let summary = run_many::<RolloutError>(
         rollout(2),
         Arc::new(policy),
         |_| generations.lease(),
@@ -437,6 +438,59 @@ async fn an_invalid_episode_runs_again_and_is_then_told() {
     assert_eq!(outcomes["e1"], Outcome::Invalid(InvalidCause::Policy));
 }
 
+/// A script that never answers again after `left` sessions.
+struct Dying {
+    script: ScriptedPolicy,
+    left: AtomicUsize,
+}
+
+#[async_trait::async_trait]
+impl Policy for Dying {
+    async fn open(&self, request: OpenSession) -> Result<Box<dyn Session>, PolicyError> {
+        let left = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        match left {
+            Ok(_) => self.script.open(request).await,
+            Err(_) => Err(PolicyError::Failed { policy: self.name(), reason: "the device is full".into() }),
+        }
+    }
+
+    fn version(&self) -> u64 {
+        0
+    }
+
+    fn name(&self) -> String {
+        "dying".into()
+    }
+
+    fn lost(&self) -> Option<String> {
+        (self.left.load(Ordering::SeqCst) == 0).then(|| "the device is full".into())
+    }
+}
+
+#[tokio::test]
+async fn a_policy_that_is_lost_ends_the_rollout_instead_of_failing_every_task() {
+    let script = ScriptedPolicy::new(|_| vec![bash(SUBMIT)]);
+    let policy = Arc::new(Dying { script, left: AtomicUsize::new(2) });
+    let generations = Generations::new(Generation::bare(HarnessManifest::bare()));
+    let config = RolloutConfig { concurrency: 1, ..RolloutConfig::default() };
+    let (mut seen, cancel) = (Vec::new(), Cancel::new());
+    let result = run_many::<RolloutError>(
+        rollout(9),
+        policy,
+        |_| generations.lease(),
+        &config,
+        &cancel,
+        |record| {
+            seen.push((record.id, record.outcome));
+            Ok(())
+        },
+    );
+    let error = result.await.unwrap_err();
+    assert_eq!(error, PolicyLost { policy: "dying".into(), reason: "the device is full".into() }.into());
+    assert_eq!(error.to_string(), "no reply comes from the policy `dying` any more: the device is full");
+    assert_eq!(seen, [("e0".into(), Outcome::Unsolved), ("e1".into(), Outcome::Unsolved)]);
+}
+
 #[tokio::test]
 async fn cancelling_ends_running_episodes_without_a_record() {
     let policy = ScriptedPolicy::new(|request| match request.seed {
@@ -448,7 +502,7 @@ async fn cancelling_ends_running_episodes_without_a_record() {
     let config = RolloutConfig { concurrency: 4, ..RolloutConfig::default() };
     let start = Instant::now();
     let mut seen = Vec::new();
-    let result = run_many::<Cancelled>(
+    let result = run_many::<RolloutError>(
         rollout(6),
         Arc::new(policy),
         |_| generations.lease(),
@@ -460,7 +514,7 @@ async fn cancelling_ends_running_episodes_without_a_record() {
             Ok(())
         },
     );
-    assert_eq!(result.await, Err(Cancelled));
+    assert_eq!(result.await, Err(Cancelled.into()));
     assert_eq!(seen, ["e0"]);
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
 }

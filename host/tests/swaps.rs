@@ -12,7 +12,7 @@ use tandem_host::forge::{Forge, ForgeConfig, Source};
 use tandem_host::harness::{Generation, Generations, HarnessManifest, PluginEntry};
 use tandem_host::plugin::{Engine, PluginLimits};
 use tandem_host::policy::{Origin, Sampling, ScriptedPolicy};
-use tandem_host::rollout::{Cancelled, RolloutConfig, run_many};
+use tandem_host::rollout::{RolloutConfig, RolloutError, run_many};
 use tandem_host::store::{BlobStore, Digest};
 use tandem_host::task::Task;
 
@@ -137,7 +137,7 @@ async fn episodes_in_sandboxes_keep_their_plugins_while_harnesses_are_swapped() 
     let config = RolloutConfig { concurrency: 16, retries: 0, ..RolloutConfig::default() };
     let mut seen: BTreeMap<Digest, usize> = BTreeMap::new();
     let mut groups: BTreeMap<String, BTreeSet<Digest>> = BTreeMap::new();
-    let summary = run_many::<Cancelled>(
+    let summary = run_many::<RolloutError>(
         (0..EPISODES).map(spec).collect(),
         Arc::new(policy),
         |_| current.lease(),

@@ -87,6 +87,10 @@ impl Policy for LocalPolicy {
     fn context(&self) -> Option<u64> {
         Some(self.generator.context() as u64)
     }
+
+    fn lost(&self) -> Option<String> {
+        self.generator.ended()
+    }
 }
 
 /// The first bytes of a harness digest; the version needs no part in it, since new weights forget all.

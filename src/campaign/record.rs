@@ -106,6 +106,11 @@ impl EpisodeRow {
     pub fn valid(&self) -> bool {
         !self.outcome.starts_with("invalid")
     }
+
+    /// Whether it ended without a verdict by something else than its harness.
+    pub fn lost(&self) -> bool {
+        !self.valid() && self.outcome != "invalid:harness"
+    }
 }
 
 /// The source that a plugin was built from.

@@ -46,6 +46,10 @@ impl Policy for Watched {
     fn context(&self) -> Option<u64> {
         self.policy.context()
     }
+
+    fn lost(&self) -> Option<String> {
+        self.policy.lost()
+    }
 }
 
 struct WatchedSession {

@@ -87,6 +87,10 @@ impl Policy for Branch {
     fn context(&self) -> Option<u64> {
         self.policy.context()
     }
+
+    fn lost(&self) -> Option<String> {
+        self.policy.lost()
+    }
 }
 
 struct BranchSession {

@@ -41,6 +41,12 @@ pub trait Policy: Send + Sync {
     fn context(&self) -> Option<u64> {
         None
     }
+
+    /// Why no session will ever get a reply again, once that is so: episodes end then, instead of failing one
+    /// after the other.
+    fn lost(&self) -> Option<String> {
+        None
+    }
 }
 
 /// What a session is opened with.

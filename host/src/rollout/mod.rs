@@ -7,4 +7,4 @@
 mod run;
 
 pub use crate::agent::{Cancel, EpisodeSpec};
-pub use run::{Cancelled, RolloutConfig, Summary, run_many};
+pub use run::{Cancelled, PolicyLost, RolloutConfig, RolloutError, Summary, run_many};

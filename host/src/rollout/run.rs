@@ -45,6 +45,23 @@ pub struct Summary {
 #[error("stopped before the end, as asked")]
 pub struct Cancelled;
 
+/// No episode can get a reply any more. What failed by that is given to nobody: it says nothing of its task.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no reply comes from the policy `{policy}` any more: {reason}")]
+pub struct PolicyLost {
+    pub policy: String,
+    pub reason: String,
+}
+
+/// Both of them, for callers that have no error of their own.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RolloutError {
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
+    #[error(transparent)]
+    PolicyLost(#[from] PolicyLost),
+}
+
 /// The hold of a group, kept until its last episode is done.
 #[derive(Default)]
 struct Group {
@@ -61,9 +78,9 @@ struct Group {
 ///
 /// # Errors
 /// [`Cancelled`] when asked to stop: no episode starts, those in their turns end
-/// without a record, and those being verified still give theirs. An error of
-/// `on_record` ends everything at once.
-pub async fn run_many<E: From<Cancelled>>(
+/// without a record, and those being verified still give theirs. [`PolicyLost`] and an
+/// error of `on_record` end everything at once.
+pub async fn run_many<E: From<Cancelled> + From<PolicyLost>>(
     specs: Vec<EpisodeSpec>,
     policy: Arc<dyn Policy>,
     leases: impl Fn(&str) -> Lease,
@@ -96,6 +113,11 @@ pub async fn run_many<E: From<Cancelled>>(
         // Without a record it was cancelled.
         let Some(record) = record else { continue };
         if let Outcome::Invalid(cause) = &record.outcome {
+            if *cause == InvalidCause::Policy
+                && let Some(reason) = policy.lost()
+            {
+                return Err(PolicyLost { policy: policy.name(), reason }.into());
+            }
             // A harness that fails is not tried again: a candidate would get the better of several tries.
             if tries < config.retries && *cause != InvalidCause::Harness && !cancel.is_cancelled() {
                 summary.retried += 1;

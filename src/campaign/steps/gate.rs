@@ -93,6 +93,11 @@ impl Campaign {
                 break;
             }
         }
+        let episodes = GateEpisodes::of(&self.record, &label, &plan)?;
+        let seen = test.tasks().iter().flat_map(|task| episodes.rows(Arm::GateIncumbent, &task.task));
+        if let Some(reason) = unseen(&seen.collect::<Vec<_>>()) {
+            return Ok(Gated::Broken(reason, SavedRollouts::default()));
+        }
         let mut saved = if inert { self.checked_ties(&arms)? } else { SavedRollouts::default() };
         let looked_at = test.tasks().iter().filter(|task| plan.reused.contains_key(&task.task)).count();
         saved.reused = looked_at * plan.config.group_size;
@@ -183,10 +188,50 @@ fn replays_foresee(left: &Generation, right: &Generation) -> bool {
     old.prompts == new.prompts && old.limits == new.limits && tools(left) == tools(right)
 }
 
+/// Why nothing is decided by a gate most of whose incumbent's episodes ended without a verdict by something else
+/// than the harness: of two arms that nobody saw at work none is better.
+fn unseen(incumbent: &[&EpisodeRow]) -> Option<String> {
+    let (lost, all) = (incumbent.iter().filter(|row| row.lost()).count(), incumbent.len());
+    (2 * lost > all).then(|| {
+        format!(
+            "{lost} of {all} episodes of the incumbent ended without a verdict, and not by its harness: nothing is decided by them\nhelp: the log says why they failed; mend that before the run goes on"
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tandem_host::agent::{InvalidCause, Outcome};
     use tandem_host::harness::HarnessManifest;
+
+    use crate::campaign::record::{Place, RunRecord};
+    use crate::evolve::testkit;
+
+    #[test]
+    fn two_arms_that_nobody_saw_at_work_are_no_tie() {
+        let check = |outcomes: &[Outcome], expected: bool| {
+            let folder = tempfile::tempdir().unwrap();
+            let record = RunRecord::open(folder.path()).unwrap();
+            for (number, outcome) in outcomes.iter().enumerate() {
+                let mut episode = testkit::episode("t");
+                (episode.id, episode.outcome) = (format!("r1/gate0/{number}"), outcome.clone());
+                let place = Place { round: 1, arm: Arm::GateIncumbent, group: "r1/gate0".into() };
+                record.add_episode(&place, &episode).unwrap();
+            }
+            let rows = record.episodes().unwrap();
+            let found = unseen(&rows.iter().collect::<Vec<_>>());
+            assert_eq!(found.is_some(), expected, "{outcomes:?}: {found:?}");
+        };
+        let [policy, workspace, harness] =
+            [InvalidCause::Policy, InvalidCause::Workspace, InvalidCause::Harness].map(Outcome::Invalid);
+        check(&[], false);
+        check(&[Outcome::Solved, Outcome::Unsolved], false);
+        check(&[policy.clone(), Outcome::Unsolved], false);
+        check(&[policy, workspace, Outcome::Unsolved], true);
+        // An incumbent that breaks its own episodes is beaten by what does not.
+        check(&[harness.clone(), harness], false);
+    }
 
     #[test]
     fn no_tie_is_claimed_of_another_prompt_or_limit() {

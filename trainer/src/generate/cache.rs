@@ -82,6 +82,15 @@ impl KvCache {
         Stored { keys: zeros([rows * self.width, 1]), values: zeros([rows, self.width]) }
     }
 
+    /// Gives all memory back; the cache is of no use any more.
+    pub fn release(&mut self) {
+        self.layers.clear();
+        #[cfg(feature = "cuda")]
+        {
+            self.own = None;
+        }
+    }
+
     /// How many sequences fit.
     pub fn slots(&self) -> usize {
         self.slots

@@ -1,12 +1,13 @@
 //! How does the rest of the program talk to the worker?
 
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, OnceLock};
 
 use super::GenerateError;
 use super::job::{Reply, SampleRequest, Sampled};
-use super::worker::{Command, Worker};
+use super::worker::{Command, Ended, Worker, panic_text};
 use crate::model::CausalLm;
 
 /// Sizes of a generator.
@@ -34,6 +35,7 @@ struct Shared {
     slots: usize,
     context: usize,
     vocabulary: usize,
+    ended: Ended,
 }
 
 impl Generator {
@@ -44,7 +46,16 @@ impl Generator {
         let vocabulary = model.config().vocab_size;
         let (sender, receiver) = mpsc::channel();
         // One long-lived thread: devices keep a stream of work for each thread.
-        std::thread::spawn(move || Worker::new(&model, version, slots, context, receiver).run());
+        let ended: Ended = Arc::new(OnceLock::new());
+        let told = ended.clone();
+        std::thread::spawn(move || {
+            let work = || Worker::new(&model, version, slots, context, receiver, told.clone()).run();
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
+                let error = GenerateError::Failed { reason: panic_text(panic.as_ref()) };
+                tracing::error!("{error}");
+                let _ = told.set(error.to_string());
+            }
+        });
         Self {
             shared: Arc::new(Shared {
                 sender,
@@ -54,6 +65,7 @@ impl Generator {
                 slots,
                 context,
                 vocabulary,
+                ended,
             }),
         }
     }
@@ -93,6 +105,11 @@ impl Generator {
     /// The version that was published last.
     pub fn version(&self) -> u64 {
         self.shared.version.load(Ordering::Acquire)
+    }
+
+    /// Why the worker has ended before its handles did: no request will be answered any more.
+    pub fn ended(&self) -> Option<String> {
+        self.shared.ended.get().cloned()
     }
 
     /// Most tokens of a sequence.

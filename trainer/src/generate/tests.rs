@@ -242,6 +242,22 @@ fn bad_requests_are_errors_and_leave_the_sequence_as_it_was() {
 }
 
 #[test]
+fn a_worker_that_cannot_go_on_says_why_and_answers_no_more() {
+    // No device has room for so many slots.
+    let generator = Generator::spawn(policy(9), 0, GeneratorConfig { slots: usize::MAX / 2, context: 60 });
+    let sequence = generator.open().unwrap();
+    let answer = sequence.sample_blocking(request(tokens(1, 10), 4, 0));
+    assert_eq!(answer.err(), Some(GenerateError::Stopped));
+    // It is said as soon as the worker is gone.
+    let why = (0..500).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        generator.ended()
+    });
+    assert!(why.is_some_and(|why| why.starts_with("generate: the policy could not be computed: ")));
+    assert_eq!(Generator::spawn(policy(9), 0, GeneratorConfig { slots: 1, context: 60 }).ended(), None);
+}
+
+#[test]
 fn a_failure_of_the_policy_reaches_every_caller_and_the_generator_goes_on() {
     let broken = {
         let mut tensors = policy(9).named_tensors();

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::sync::{Arc, OnceLock};
 
 use burn::tensor::{Int, Tensor, TensorData};
 
@@ -32,6 +33,9 @@ struct Publication {
 /// is that much longer than what is there.
 const WORTH_WAITING: usize = 32;
 
+/// Why a worker ended that could not start over; shared with its handles.
+pub(super) type Ended = Arc<OnceLock<String>>;
+
 pub(super) struct Worker {
     inference: Inference,
     version: u64,
@@ -44,6 +48,7 @@ pub(super) struct Worker {
     jobs: Vec<Job>,
     publication: Option<Publication>,
     receiver: Receiver<Command>,
+    ended: Ended,
 }
 
 impl Worker {
@@ -53,6 +58,7 @@ impl Worker {
         count: usize,
         context: usize,
         receiver: Receiver<Command>,
+        ended: Ended,
     ) -> Self {
         let inference = Inference::new(model, count, context);
         Self {
@@ -66,6 +72,7 @@ impl Worker {
             jobs: Vec::new(),
             publication: None,
             receiver,
+            ended,
         }
     }
 
@@ -100,16 +107,26 @@ impl Worker {
                 Err(panic) => GenerateError::Failed { reason: panic_text(panic.as_ref()) },
             };
             tracing::error!("{error}");
-            self.recover(error);
+            if !self.recover(error) {
+                return;
+            }
         }
     }
 
-    /// Tells everybody and starts over with an empty cache: after a failure nobody knows
-    /// what is in it.
-    fn recover(&mut self, error: GenerateError) {
-        self.jobs.drain(..).for_each(|job| job.fail(error.clone()));
+    /// Starts over with an empty cache, since after a failure nobody knows what is in it, and tells everybody.
+    /// False when there is no room for one any more.
+    fn recover(&mut self, error: GenerateError) -> bool {
         self.slots.forget();
-        self.cache = self.inference.cache(self.count, self.context);
+        // What is there goes first: there may be no room for both.
+        self.cache.release();
+        let made = catch_unwind(AssertUnwindSafe(|| self.inference.cache(self.count, self.context)));
+        let goes_on = made.map(|cache| self.cache = cache).is_ok();
+        if !goes_on {
+            // Before anybody hears of the failure, so that whoever does knows that it is the last one.
+            let _ = self.ended.set(error.to_string());
+        }
+        self.jobs.drain(..).for_each(|job| job.fail(error.clone()));
+        goes_on
     }
 
     /// Requests that were ended from outside leave before the next step. What was computed of

@@ -48,6 +48,12 @@ pub enum LearnError {
          help: fill `reference_logprobs`, or set `kl.coefficient` to 0"
     )]
     NoReference { sample: usize },
+    /// The device failed; backends report that by a panic.
+    #[error(
+        "the step could not be computed: {reason}\n\
+         help: when the device is out of memory, lower `micro_batch_tokens`, or let less run on it"
+    )]
+    Failed { reason: String },
     #[error("{0}")]
     Optimizer(#[from] OptimizerError),
     #[error("{0}")]

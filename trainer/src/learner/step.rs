@@ -1,5 +1,7 @@
 //! How do samples become a new version of the policy?
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -11,10 +13,17 @@ use super::replicas::Replicas;
 use super::report::{Measured, read_all};
 use super::sample::{Use, check_samples};
 use super::{LearnError, LearnerConfig, Ratios, Sample, StepReport};
+use crate::generate::panic_text;
 use crate::model::CausalLm;
 use crate::objective::Counted;
 use crate::optimizer::{AdamW, StepGradients};
 use crate::parallel::Exchange;
+
+/// Whatever `work` gives, or the panic by which a backend reports that the device failed.
+fn guarded<T>(work: impl FnOnce() -> Result<T, LearnError>) -> Result<T, LearnError> {
+    let failed = |panic: Box<dyn Any + Send>| LearnError::Failed { reason: panic_text(panic.as_ref()) };
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(failed(panic)))
+}
 
 /// Owns the policy in training, and its optimiser.
 ///
@@ -104,10 +113,10 @@ impl Learner {
     /// If a sample is malformed.
     pub fn logprobs(&self, samples: &[Sample]) -> Result<Vec<Vec<f32>>, LearnError> {
         self.check(samples, Use::Supervised)?;
-        match self.replicas() {
+        guarded(|| match self.replicas() {
             None => Ok(logprobs(&self.model.valid(), samples, &all(samples), &self.config, &self.device)),
             Some(mut replicas) => replicas.logprobs(self, samples),
-        }
+        })
     }
 
     /// Log-probabilities under another policy of the same shape on the same device, such as the one that a
@@ -117,24 +126,25 @@ impl Learner {
     /// If a sample is malformed.
     pub fn logprobs_of(&self, policy: &CausalLm, samples: &[Sample]) -> Result<Vec<Vec<f32>>, LearnError> {
         self.check(samples, Use::Supervised)?;
-        Ok(logprobs(policy, samples, &all(samples), &self.config, &self.device))
+        guarded(|| Ok(logprobs(policy, samples, &all(samples), &self.config, &self.device)))
     }
 
     /// One update by cross entropy on the tokens with mask true.
     ///
     /// # Errors
-    /// If a sample is malformed; the policy is then unchanged.
+    /// If a sample is malformed; the policy is then unchanged. If the device failed; the learner is then of no
+    /// use any more.
     pub fn supervised_step(&mut self, samples: &[Sample]) -> Result<StepReport, LearnError> {
         let start = Instant::now();
         self.check(samples, Use::Supervised)?;
-        self.step(samples, &Aim::Supervised, start)
+        guarded(|| self.step(samples, &Aim::Supervised, start))
     }
 
     /// One update by the configured policy gradient.
     ///
     /// # Errors
     /// If a sample is malformed, or the KL penalty is on and lacks reference log-probabilities;
-    /// the policy is then unchanged.
+    /// the policy is then unchanged. If the device failed; the learner is then of no use any more.
     pub fn policy_step(&mut self, samples: &[Sample]) -> Result<StepReport, LearnError> {
         let start = Instant::now();
         self.check(samples, Use::Policy { reference: self.config.kl.is_on() })?;
@@ -143,7 +153,7 @@ impl Learner {
             true => Some(Arc::new(self.logprobs(samples)?)),
             false => None,
         };
-        self.step(samples, &Aim::Policy { objective, before }, start)
+        guarded(|| self.step(samples, &Aim::Policy { objective, before }, start))
     }
 
     fn check(&self, samples: &[Sample], usage: Use) -> Result<(), LearnError> {

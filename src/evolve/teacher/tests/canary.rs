@@ -8,7 +8,7 @@ use tandem_host::agent::{EpisodeRecord, Outcome};
 use tandem_host::harness::{Generation, HarnessManifest};
 use tandem_host::plugin::{Engine, PluginLimits};
 use tandem_host::policy::{Sampling, ScriptedPolicy};
-use tandem_host::rollout::{Cancel, Cancelled, EpisodeSpec, RolloutConfig, run_many};
+use tandem_host::rollout::{Cancel, EpisodeSpec, RolloutConfig, run_many};
 use tandem_host::store::BlobStore;
 use tandem_host::task::Task;
 use tandem_host::workspace::WorkspaceConfig;
@@ -79,7 +79,7 @@ async fn episode(task: Arc<Task>) -> EpisodeRecord {
     let policy = Arc::new(ScriptedPolicy::new(|_| looks()));
     let keep = |record| {
         records.push(record);
-        Ok::<_, Cancelled>(())
+        Ok::<_, anyhow::Error>(())
     };
     run_many(vec![spec], policy, |_| generation.lease(), &config, &Cancel::new(), keep).await.unwrap();
     records.pop().unwrap()
