@@ -153,6 +153,39 @@ fn an_edit_of_a_prompt_is_gated_published_and_told_of_whatever_was_killed() {
     assert_eq!(site.ending("killed"), expected);
 }
 
+#[test]
+fn a_prompt_that_is_not_needed_any_more_is_taken_back() {
+    let site = site();
+    let campaign = std::fs::read_to_string(site.path("campaign.toml")).unwrap();
+    let campaign = campaign
+        .replace("harness-only", "harness-adapt")
+        .replace("candidates = 1", "candidates = 1\nremoval.every = 1");
+    std::fs::write(site.path("campaign.toml"), campaign).unwrap();
+    // Only what became longer is tested.
+    let longer =
+        PROMPT.replace("The word is right.\n", &format!("The word is right.{}\n", " Take care.".repeat(200)));
+    std::fs::write(site.path("prompt.md"), longer).unwrap();
+    // The first update teaches what the prompt said.
+    let script = SCRIPT.replace(
+        "[[rules]]\ntasks = [\"e\"]\n[[rules]]",
+        "[[rules]]\nfrom_version = 1\nchance = 1.0\n[[rules]]\ntasks = [\"e\"]\nchance = 0.5\n[[rules]]",
+    );
+    std::fs::write(site.path("script.toml"), script).unwrap();
+    let report = done(site.train("run").run());
+    check(
+        &report,
+        &["changed prompt, say-the-word: ", "removed say-the-word: neither rate is lower without it"],
+    );
+    let ledger = site.ending("run").ledger;
+    assert_eq!((ledger.len(), ledger.first()), (3, ledger.last()), "{report}");
+    let lineage = done(site.tell(&["run", "lineage", "RUN:run"]));
+    check(&lineage, &["without say-the-word: the prompt `system`, by policy"]);
+    let lineage = done(site.tell(&["run", "lineage", "RUN:run", "--json"]));
+    let lineage: Value = serde_json::from_str(&lineage).unwrap();
+    let lives: Vec<_> = lineage["edits"].as_array().unwrap().iter().map(|line| &line["alive"]).collect();
+    assert_eq!(lives, [false, true], "{lineage}");
+}
+
 /// A policy that writes no action until it is told that nothing ran.
 const TALKS: &str = r#"
 [[rules]]

@@ -307,6 +307,35 @@ mod run {
     }
 
     #[test]
+    fn no_patch_leaves_no_empty_file_that_looks_like_one() {
+        let scratch = repository();
+        let script = scratch.folder.path().join("nothing.json");
+        std::fs::write(
+            &script,
+            r#"{"replies": ["```bash\necho COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT\n```"]}"#,
+        )
+        .unwrap();
+        let output = scratch.run(&[
+            "run",
+            "--pair",
+            "PAIR",
+            "--repo",
+            "DIR/repo",
+            "--task",
+            "Mend the sum.",
+            "--script",
+            "DIR/nothing.json",
+            "--out",
+            "DIR/fix.diff",
+        ]);
+        assert_eq!((output.code, output.stdout.as_str()), (Some(3), ""), "{}", output.stderr);
+        let told = told(&output);
+        let said = told.lines().last().unwrap();
+        assert!(said.starts_with("no patch after 1 turns; DIR/fix.diff was not written"), "{said}");
+        assert!(!scratch.folder.path().join("fix.diff").exists());
+    }
+
+    #[test]
     fn what_cannot_be_begun_is_told() {
         let scratch = repository();
         let check = |words: &[&str], expected: Expect| {

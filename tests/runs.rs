@@ -63,10 +63,29 @@ fn a_run_that_is_over_says_how_far_it_came() {
     assert_eq!(status["last"]["seq"].as_u64(), Some(events.len() as u64));
     assert_eq!(status["last"]["digest"], events.last().unwrap()["digest"]);
     let text = told(&["run", "status", "RUN:run"]);
-    for part in ["nothing works on it", "round      the final table", "collect", "gates", "sealed by sha256:"]
-    {
+    for part in [
+        "done: rounds 1 to 2 were run",
+        "round      the final table",
+        "collect",
+        "gates",
+        "sealed by sha256:",
+    ] {
         assert!(text.contains(part), "no `{part}` in\n{text}");
     }
+}
+
+#[test]
+fn a_run_that_was_stopped_is_not_told_to_be_done() {
+    let site = scripted::Site::new();
+    assert_eq!(site.train("run").env(scripted::DIE_AT, "40").run().code, None);
+    let stopped = site.tell(&["run", "status", "RUN:run"]).stdout;
+    assert!(stopped.contains("nothing works on it, and no end is recorded"), "{stopped}");
+    assert_eq!(site.train("run").run().code, Some(0));
+    let done = site.tell(&["run", "events", "RUN:run"]).stdout;
+    assert!(done.trim_end().ends_with("the run ended: nothing is left to do"), "{done}");
+    // Whoever asks it to go on changes nothing.
+    assert_eq!(site.train("run").run().code, Some(0));
+    assert_eq!(site.tell(&["run", "events", "RUN:run"]).stdout, done);
 }
 
 #[test]

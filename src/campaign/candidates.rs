@@ -1,7 +1,8 @@
 //! How does a proposal become a harness? Source to component to a generation that
 //! is ready to be leased, or a reason in words that a model can act on.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use async_trait::async_trait;
@@ -135,8 +136,17 @@ impl Builder {
 
 /// A builder over the harness of the moment, as a teacher's judge.
 pub struct Bench<'a> {
-    pub builder: &'a Builder,
-    pub incumbent: &'a HarnessManifest,
+    builder: &'a Builder,
+    incumbent: &'a HarnessManifest,
+    /// Harnesses that had their chance, and those of the proposals that it let through.
+    tried: Mutex<BTreeSet<Digest>>,
+}
+
+impl<'a> Bench<'a> {
+    /// A judge of proposals for `incumbent`, which takes none whose harness is among `tried`.
+    pub fn new(builder: &'a Builder, incumbent: &'a HarnessManifest, tried: BTreeSet<Digest>) -> Self {
+        Self { builder, incumbent, tried: Mutex::new(tried) }
+    }
 }
 
 #[async_trait]
@@ -148,8 +158,7 @@ impl Judge for Bench<'_> {
             Ok(candidate) => candidate,
             Err(refused) => return Ok(Err(refused.reason)),
         };
-        let Edit::Plugin { grants, .. } = &mut proposal.edit else { return Ok(Ok(proposal)) };
-        if let Some(manifest) = &proposal.manifest {
+        if let (Edit::Plugin { .. }, Some(manifest)) = (&proposal.edit, &proposal.manifest) {
             // A schema of settings is no hook point and needs no mention.
             let exports: Vec<&String> =
                 candidate.exports.iter().filter(|export| *export != "settings-schema").collect();
@@ -165,7 +174,16 @@ impl Judge for Bench<'_> {
             }
         }
         // A grant that nothing uses is not given.
-        grants.retain(|grant| candidate.grants.contains(grant));
-        Ok(Ok(proposal))
+        if let Edit::Plugin { grants, .. } = &mut proposal.edit {
+            grants.retain(|grant| candidate.grants.contains(grant));
+        }
+        // As it will be put into the harness, without those grants.
+        let made = proposal.edit.apply(&proposal.name, candidate.plugin, self.incumbent);
+        let made = made.map_err(anyhow::Error::msg)?.digest();
+        let is_new = self.tried.lock().unwrap_or_else(PoisonError::into_inner).insert(made);
+        Ok(match is_new {
+            true => Ok(proposal),
+            false => Err("the harness that this makes was tried before\nhelp: propose another mechanism; the ideas that did not help are listed above".into()),
+        })
     }
 }

@@ -227,7 +227,7 @@ pub struct EvolveConfig {
     pub gate: GateConfig,
     /// A cheap look at several candidates before the gate of one.
     pub screen: ScreenConfig,
-    /// Tests whether accepted plugins are still needed.
+    /// Tests whether accepted plugins and prompts are still needed.
     pub removal: RemovalConfig,
     /// Tasks that are asked rarely, to see whether the gates were right.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -332,6 +332,26 @@ impl CampaignConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_is_no_folders_name_puts_no_run_elsewhere() {
+        let check = |name: &str, expected: Option<&str>| {
+            let text =
+                format!("name = {name:?}\nmethod = \"grpo\"\npolicy.base = \"p\"\ntasks.train = \"t\"");
+            let found = CampaignConfig::parse(&text, Path::new("/c")).err().map(|error| format!("{error:#}"));
+            assert_eq!(found.is_some(), expected.is_some(), "{name}: {found:?}");
+            let found = found.unwrap_or_default();
+            assert!(found.contains(expected.unwrap_or_default()), "{name}: {found}");
+        };
+        check("mend-3.b", None);
+        check(
+            "../x",
+            Some("`name` is \"../x\", but the run's folder is called by it: take letters, digits and `-`"),
+        );
+        check("a/b", Some("`name` is \"a/b\""));
+        check("..", Some("`name` is \"..\""));
+        check("", Some("`name` is \"\""));
+    }
 
     #[test]
     fn a_hub_id_is_not_taken_for_a_folder_beside_the_campaign() {

@@ -49,6 +49,13 @@ impl CampaignConfig {
         if let Some(skill) = &self.teacher.skill {
             skill.check(TeacherRole::Skill)?;
         }
+        // `runs/NAME` is where its run goes.
+        if self.name.is_empty() || self.name.starts_with('.') || self.name.contains(['/', '\\', '\0', '\n']) {
+            return Err(format!(
+                "`name` is {:?}, but the run's folder is called by it: take letters, digits and `-`",
+                self.name
+            ));
+        }
         let positive = [
             ("rounds", self.rounds as usize),
             ("rollout.group_size", self.rollout.group_size),

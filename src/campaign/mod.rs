@@ -47,7 +47,7 @@ pub use lock::RunLock;
 pub use policies::PolicyRuntime;
 pub use record::{Arm, EpisodeRow, Place, Publication, RunRecord};
 pub use replays::{KEPT, Machine, Replays};
-pub use reports::{CandidateReport, TeacherReport, UpdateReport, candidates};
+pub use reports::{CandidateReport, Change, END, EndReport, TeacherReport, UpdateReport, candidates};
 pub use run::{Beginning, Campaign, Parts, first_harness, newest_harness};
 pub use script::file_of as script_of;
 pub use steps::{HoldoutReport, ScreenReport, Seeds, SkillsReport};

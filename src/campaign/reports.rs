@@ -98,6 +98,16 @@ pub struct AskedReport {
     pub reasons: Vec<String>,
 }
 
+/// The phase that ends a run: nothing is left to do.
+pub const END: &str = "end";
+
+/// How a run came to its end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndReport {
+    /// Why there was no further round.
+    pub why: String,
+}
+
 /// What a candidate does to the harness.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -105,7 +115,7 @@ pub enum Change {
     /// Makes the edit that was proposed: adds a plugin, sets a prompt.
     #[default]
     Add,
-    /// Takes out a plugin that was accepted before, to see whether it is still needed.
+    /// Takes out what was accepted before and costs something by being there, to see whether it is still needed.
     Remove,
 }
 
@@ -157,14 +167,31 @@ pub fn index_of(phase: &str) -> usize {
     phase.rsplit('-').next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
-/// The edits of a run that had their chance, by digest, so that the same ones are not made again.
+/// What of a run had its chance, so that it is not tried again.
+#[derive(Clone, Debug, Default)]
+pub struct Tried {
+    /// Edits by digest, whatever harness they were for.
+    pub edits: BTreeSet<Digest>,
+    /// The harnesses that came of them. An edit of something that is there, such as a removal, is another trial
+    /// in another harness; two edits that make one harness are one.
+    pub harnesses: BTreeSet<Digest>,
+}
+
+/// Reads what a run has tried.
 ///
 /// # Errors
 /// A record that cannot be read.
-pub fn tried(record: &RunRecord) -> Result<BTreeSet<Digest>> {
+pub fn tried(record: &RunRecord) -> Result<Tried> {
+    let mut tried = Tried::default();
     let reports = candidates(record)?.into_iter().map(|(.., report)| report);
-    let had = reports.filter(|report| report.refused.as_deref() != Some(OVERTAKEN));
-    Ok(had.map(|report| report.proposal.source).collect())
+    for report in reports.filter(|report| report.refused.as_deref() != Some(OVERTAKEN)) {
+        // A test of whether something is still needed is no proposal of its edit.
+        if report.change == Change::Add {
+            tried.edits.insert(report.proposal.source);
+        }
+        tried.harnesses.extend(report.harness);
+    }
+    Ok(tried)
 }
 
 /// Why an edit is refused whose part of the harness an earlier candidate of the round has changed. It may be
@@ -172,11 +199,16 @@ pub fn tried(record: &RunRecord) -> Result<BTreeSet<Digest>> {
 pub const OVERTAKEN: &str = "what it changes was changed by a candidate of the same round before it\nhelp: propose it for the harness as it is now";
 
 impl CandidateReport {
-    /// Whether an accepted edit is a part of the harness that the run has now: nothing took it back, and
-    /// nothing took its place. `harness` is that harness, `ancestry` what it came from.
+    /// Whether what was accepted is so in the harness that the run has now: nothing took it back, and nothing
+    /// took its place. `harness` is that harness, `ancestry` what it came from.
     pub fn stands(&self, edit: &Edit, ancestry: &[Digest], harness: &HarnessManifest) -> bool {
         let is_part = self.harness.is_some_and(|digest| ancestry.contains(&digest));
-        self.accepted() && is_part && edit.holds(&self.proposal.name, harness)
+        self.accepted() && is_part && self.left(edit, harness)
+    }
+
+    /// Whether `harness` is as the candidate would have it: with the edit, or without it.
+    pub fn left(&self, edit: &Edit, harness: &HarnessManifest) -> bool {
+        edit.holds(&self.proposal.name, harness) == (self.change == Change::Add)
     }
 
     /// A candidate of which nothing is known but what it is.

@@ -22,7 +22,7 @@ use super::gates::task_counts;
 use super::ledger::keep_ledger;
 use super::policies::PolicyRuntime;
 use super::record::{Publication, RunRecord};
-use super::reports::UpdateReport;
+use super::reports::{END, EndReport, UpdateReport};
 use super::teach::{NewIdeas, NewSkills};
 use crate::evolve::{Pool, gate_cost};
 use crate::model::Devices;
@@ -232,12 +232,18 @@ impl Campaign {
         self.begin_run()?;
         // The record does not depend on it.
         self.begin_events().unwrap_or_else(|error| tracing::warn!("{error:#}"));
-        match self.config.method {
+        let why = match self.config.method {
             Method::SelfHpo => self.self_hpo().await?,
             Method::HarnessAdapt | Method::HarnessOnly | Method::Grpo => self.rounds().await?,
-        }
+        };
         self.evaluate().await?;
-        self.write_pair()
+        self.write_pair()?;
+        // The round of the final table, whether there is one or not.
+        let round = self.config.all_rounds() + 1;
+        match self.record.phase::<EndReport>(round, END)? {
+            Some(_) => Ok(()),
+            None => self.record.end_phase(round, END, &EndReport { why }),
+        }
     }
 }
 

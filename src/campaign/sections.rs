@@ -96,13 +96,13 @@ impl Default for ScreenConfig {
     }
 }
 
-/// `[evolve.removal]`: accepted plugins are tested again for whether they are still needed.
+/// `[evolve.removal]`: accepted plugins and prompts are tested again for whether they are still needed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RemovalConfig {
-    /// Rounds after which a plugin that was accepted, or kept by such a test, is tested; 0 never tests.
+    /// Rounds after which what was accepted, or kept by such a test, is tested; 0 never tests.
     pub every: u32,
-    /// Most removal tests of a round, oldest plugins first.
+    /// Most removal tests of a round, the oldest first.
     pub most: usize,
     /// Margins of "not lower without it"; those of the gate unless given.
     #[serde(skip_serializing_if = "Option::is_none")]

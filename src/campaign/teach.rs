@@ -11,7 +11,7 @@ use tandem_host::task::Task;
 
 use super::candidates::{Bench, Builder};
 use super::record::RunRecord;
-use super::reports::{AskedReport, Change, TeacherReport, candidates, tried};
+use super::reports::{AskedReport, CandidateReport, Change, TeacherReport, Tried, candidates, tried};
 use crate::evolve::teacher::{
     Evidence, HarnessBrief, HarnessTeacher, Idea, PluginText, Rules, SearchSetNames, SkillAsked, SkillBrief,
     SkillTeacher, TaskSecrets, Teacher, TeacherConfig, TeacherError, TeacherRole,
@@ -61,8 +61,18 @@ impl EarlierIdeas {
     pub fn of(record: &RunRecord, harness: &HarnessManifest) -> Result<Self> {
         let mut ideas = Self::default();
         let ancestry = record.ancestry()?;
-        for (.., report) in candidates(record)? {
+        let reports: Vec<_> = candidates(record)?.into_iter().map(|(.., report)| report).collect();
+        for (number, report) in reports.iter().enumerate() {
             let proposal = &report.proposal;
+            // What was taken out later is told once, with the reason for that.
+            let is_taken_out = |later: &CandidateReport| {
+                let (row, is_removal) = (&later.proposal, later.change == Change::Remove && later.accepted());
+                is_removal
+                    && (&row.name, row.kind, row.source) == (&proposal.name, proposal.kind, proposal.source)
+            };
+            if reports[number + 1..].iter().any(is_taken_out) {
+                continue;
+            }
             let idea = Idea {
                 name: proposal.name.clone(),
                 kind: proposal.kind.name(),
@@ -71,7 +81,7 @@ impl EarlierIdeas {
             };
             if report.accepted() == (report.change == Change::Remove) {
                 ideas.rejected.push(idea);
-            } else if !proposal.kind.is_plugin() {
+            } else if !proposal.kind.is_plugin() && report.change == Change::Add {
                 if report.stands(&proposal.edit(record.blobs())?, &ancestry, harness) {
                     ideas.kept.push(idea);
                 } else if report.harness.is_some_and(|digest| !ancestry.contains(&digest)) {
@@ -134,17 +144,17 @@ impl NewIdeas {
             return Ok((proposals, report));
         }
         let evidence = Evidence::of(records);
-        let mut tried = tried(record)?;
+        let Tried { mut edits, harnesses } = tried(record)?;
         let EarlierIdeas { kept, mut rejected } = EarlierIdeas::of(record, incumbent)?;
         // It was admitted before, so nothing is compiled again.
         let admission = &builder.admission;
         let generation =
             Generation::build_with(&builder.engine, incumbent.clone(), &builder.blobs, admission).await?;
         let plugins = current_plugins(record, incumbent, &generation.facts())?;
+        let bench = Bench::new(builder, incumbent, harnesses);
         for number in 0..most {
             let taken = proposals.iter().map(|proposal| proposal.name.clone()).collect();
-            let bench = Bench { builder, incumbent };
-            let rules = Rules { names: &self.names, tried: &tried, taken: &taken, judge: &bench };
+            let rules = Rules { names: &self.names, tried: &edits, taken: &taken, judge: &bench };
             let brief = HarnessBrief {
                 evidence: &evidence,
                 diagnosis,
@@ -166,7 +176,7 @@ impl NewIdeas {
             let name = proposed.proposal.as_ref().map(|proposal| proposal.name.clone());
             report.asked.push(AskedReport { proposal: name, reasons: proposed.reasons });
             if let Some(proposal) = proposed.proposal {
-                tried.insert(proposal.digest());
+                edits.insert(proposal.digest());
                 // The next proposal of this round must be another idea.
                 rejected.push(Idea {
                     name: proposal.name.clone(),

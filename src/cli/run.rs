@@ -33,7 +33,7 @@ pub struct RunArguments {
     /// A command that must succeed with the patch, in a fresh copy, such as `pytest -q`.
     #[arg(long, value_name = "COMMAND")]
     check: Option<String>,
-    /// Write the patch to this file instead of standard output.
+    /// Write the patch, if there is one, to this file instead of standard output.
     #[arg(long, value_name = "FILE", conflicts_with = "apply")]
     out: Option<PathBuf>,
     /// Apply the patch to the repository, if it applies to a fresh copy and the check succeeds.
@@ -196,10 +196,10 @@ fn hand_over(arguments: &RunArguments, record: &EpisodeRecord, progress: &Progre
     let why = episode::why(record).map(|why| format!(": {why}")).unwrap_or_default();
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(record)?);
-    } else if let Some(out) = &arguments.out {
+    } else if let Some(out) = arguments.out.as_ref().filter(|_| !record.patch.is_empty()) {
         tandem_host::store::write_whole(out, &record.patch)
             .with_context(|| format!("{} cannot be written", out.display()))?;
-    } else if !arguments.apply {
+    } else if !arguments.apply && arguments.out.is_none() {
         std::io::stdout().write_all(&record.patch).context("the patch cannot be written")?;
     }
     let turns = record.turns.len();
@@ -207,7 +207,8 @@ fn hand_over(arguments: &RunArguments, record: &EpisodeRecord, progress: &Progre
         bail!("the agent could not work{why}");
     }
     if record.patch.is_empty() {
-        progress.say(&format!("no patch after {turns} turns{why}"));
+        let kept = arguments.out.as_ref().map(|out| format!("; {} was not written", out.display()));
+        progress.say(&format!("no patch after {turns} turns{}{why}", kept.unwrap_or_default()));
         return Ok(Exit::No);
     }
     if record.outcome == Outcome::Unsolved {

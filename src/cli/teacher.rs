@@ -155,8 +155,8 @@ async fn harness(arguments: &AskArguments, config: &CampaignConfig, read: &Read)
         },
         blobs: log.blobs().clone(),
     };
-    let bench = Bench { builder: &builder, incumbent: &manifest };
-    let (tried, taken) = Default::default();
+    let (tried, taken, made) = Default::default();
+    let bench = Bench::new(&builder, &manifest, made);
     let rules = Rules { names: &names, tried: &tried, taken: &taken, judge: &bench };
     let signals: Vec<Signal> = recurring.iter().map(|(signal, _)| *signal).collect();
     let told = cost_line(&log, &place)?;

@@ -9,7 +9,7 @@ use tandem_host::harness::HarnessManifest;
 use tandem_host::store::Digest;
 
 use super::manifest::PairEdit;
-use crate::campaign::{CampaignConfig, CandidateReport, RunRecord, candidates};
+use crate::campaign::{CampaignConfig, CandidateReport, Change, RunRecord, candidates};
 use crate::evolve::{Diagnosis, GateReport};
 
 /// Where a plugin or an edit came from, as far as the record of its run tells.
@@ -119,7 +119,7 @@ pub fn edits(
     let mut found = Vec::new();
     for (round, _, report) in candidates(record)? {
         let proposal = &report.proposal;
-        if proposal.kind.is_plugin() || !report.accepted() {
+        if proposal.kind.is_plugin() || report.change == Change::Remove || !report.accepted() {
             continue;
         }
         let edit = proposal.edit(record.blobs())?;

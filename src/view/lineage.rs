@@ -117,7 +117,7 @@ pub fn lineage(record: &RunRecord) -> Result<Lineage> {
             continue;
         }
         let edit = candidate.proposal.edit(record.blobs())?;
-        let name = candidate.proposal.name.clone();
+        let stands: Vec<bool> = manifests.iter().map(|manifest| candidate.left(&edit, manifest)).collect();
         // Another candidate may have led to the same harness: what was not accepted was never published.
         let first = publications.iter().position(|publication| {
             Some(publication.digest) == candidate.harness && publication.round >= round
@@ -127,8 +127,7 @@ pub fn lineage(record: &RunRecord) -> Result<Lineage> {
         let mut line = line(record, &author, round, &phase, candidate)?;
         line.changes = Some(edit.what());
         line.lived = first.map(|first| {
-            let stands = |at: &usize| edit.holds(&name, &manifests[*at]);
-            let last = (first..manifests.len()).rev().find(stands).unwrap_or(first);
+            let last = (first..manifests.len()).rev().find(|at| stands[*at]).unwrap_or(first);
             [first, if alive { manifests.len() - 1 } else { last }]
         });
         line.alive = alive;

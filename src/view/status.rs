@@ -9,7 +9,9 @@ use anyhow::Result;
 use serde::Serialize;
 use tandem_host::store::Digest;
 
-use crate::campaign::{Event, KEPT, RunLock, RunRecord, StoredEvent, UpdateReport, gate_lines};
+use crate::campaign::{
+    END, EndReport, Event, KEPT, RunLock, RunRecord, StoredEvent, UpdateReport, gate_lines,
+};
 use crate::evolve::Verdict;
 
 /// Everything that `tandem run status` shows.
@@ -19,6 +21,8 @@ pub struct Status {
     pub method: String,
     /// Whether a program works on it now.
     pub working: bool,
+    /// Why it had no further round, once nothing is left to do.
+    pub ended: Option<String>,
     /// The round that the newest event belongs to, and the rounds of the campaign.
     pub round: u32,
     pub rounds: Option<u64>,
@@ -134,6 +138,7 @@ pub fn status(record: &RunRecord) -> Result<Status> {
         name: word("name"),
         method: word("method"),
         working: RunLock::is_held(record.folder()),
+        ended: record.phases::<EndReport>(END)?.pop().map(|(.., end)| end.why),
         round,
         rounds: rounds_of(&campaign),
         last,
@@ -190,6 +195,7 @@ pub fn told(stored: &StoredEvent) -> String {
         Event::Built { plugin, language, name, .. } => {
             format!("plugin {name} built from {language}: {}", plugin.short())
         }
+        Event::Phase { name, .. } if name == END => "the run ended: nothing is left to do".to_owned(),
         Event::Phase { round, name, report } => {
             format!("round {round}: {name} recorded ({} bytes)", report.len())
         }
@@ -233,7 +239,11 @@ fn ago(seconds: u64) -> String {
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = if self.working { "a program works on it" } else { "nothing works on it" };
+        let state = match (self.working, &self.ended) {
+            (true, _) => "a program works on it".to_owned(),
+            (false, Some(why)) => format!("done: {why}"),
+            (false, None) => "nothing works on it, and no end is recorded".to_owned(),
+        };
         writeln!(f, "{} ({}): {state}", self.name, self.method)?;
         let rounds = self.rounds.map_or(String::new(), |rounds| format!(" of {rounds}"));
         let table = self.rounds.is_some_and(|rounds| u64::from(self.round) > rounds);

@@ -4,6 +4,8 @@
 //! in a few lines, long before fuel or the size of what is written can stop it. So prompts have what cannot
 //! grow: values, `if`, loops over what is given, comparisons, and filters that give no more than they take.
 
+use std::ops::Range;
+
 /// What tags may hold.
 #[derive(Clone, Copy, Debug)]
 pub struct PromptLanguage {
@@ -23,6 +25,8 @@ pub struct PromptTag<'a> {
     pub statement: Option<&'a str>,
     /// Its words, quoted texts and operators, the statement's own word among them.
     pub tokens: Vec<&'a str>,
+    /// Its bytes in the template, braces included.
+    pub span: Range<usize>,
 }
 
 /// What prompts of any harness may use.
@@ -79,7 +83,8 @@ impl PromptLanguage {
             }
             let (tokens, after) = self.tokens(inside, if is_value { "}}" } else { "%}" })?;
             self.check_words(&tokens)?;
-            found.push(PromptTag { statement, tokens });
+            let start = text.len() - rest.len() + at;
+            found.push(PromptTag { statement, tokens, span: start..text.len() - after.len() });
             rest = after;
         }
         Ok(found)
@@ -148,6 +153,14 @@ fn end_of_text(text: &str, quote: char) -> Result<usize, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tag_knows_where_it_stands() {
+        let text = "a {% if x == '%}' -%} b {# c #}{{ y }}{%- endif %} d";
+        let tags = HARNESS_LANGUAGE.tags(text).unwrap();
+        let found: Vec<_> = tags.iter().map(|tag| &text[tag.span.clone()]).collect();
+        assert_eq!(found, ["{% if x == '%}' -%}", "{{ y }}", "{%- endif %}"]);
+    }
 
     #[test]
     fn what_makes_text_grow_is_found_wherever_it_hides() {

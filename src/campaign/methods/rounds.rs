@@ -7,15 +7,16 @@ use super::super::retention::retain;
 use super::super::run::Campaign;
 
 impl Campaign {
-    /// Runs what is left of all rounds.
-    pub(in crate::campaign) async fn rounds(&mut self) -> Result<()> {
-        for round in 1..=self.config.rounds {
-            if self.is_spent(round)? {
-                break;
+    /// Runs what is left of all rounds, and says why there is no further one.
+    pub(in crate::campaign) async fn rounds(&mut self) -> Result<String> {
+        let rounds = self.config.rounds;
+        for round in 1..=rounds {
+            if let Some(why) = self.spent(round)? {
+                return Ok(why);
             }
             self.round(round).await?;
         }
-        Ok(())
+        Ok(format!("rounds 1 to {rounds} were run"))
     }
 
     async fn round(&mut self, round: u32) -> Result<()> {

@@ -35,20 +35,20 @@ const HARD_SET: &str = "hard-set";
 const SCREEN: &str = "screen";
 
 impl Campaign {
-    /// Runs what is left of all cycles.
-    pub(in crate::campaign) async fn self_hpo(&mut self) -> Result<()> {
+    /// Runs what is left of all cycles, and says why there is no further one.
+    pub(in crate::campaign) async fn self_hpo(&mut self) -> Result<String> {
         let (cycles, updates) = (self.config.self_hpo.cycles, self.config.self_hpo.updates);
         for cycle in 0..cycles {
             let first = cycle * updates + 1;
-            if self.is_spent(first)? {
-                break;
+            if let Some(why) = self.spent(first)? {
+                return Ok(why);
             }
             let hard = self.hard_set(first).await?;
             self.harness_step(first, &hard).await?;
             self.consult_holdout(first).await?;
             for round in first..first + updates {
-                if self.is_spent(round)? {
-                    return Ok(());
+                if let Some(why) = self.spent(round)? {
+                    return Ok(why);
                 }
                 let (seen, others) = self.drawn(round);
                 self.collect(round, &[seen, others].concat()).await?;
@@ -56,7 +56,7 @@ impl Campaign {
                 retain(&self.record, &self.config.retention, round)?;
             }
         }
-        Ok(())
+        Ok(format!("cycles 1 to {cycles} were run, of {updates} updates each"))
     }
 
     /// The hard set of the cycle that begins with `round`: tasks with enough attempts and no success, in a

@@ -10,6 +10,7 @@ use super::super::record::{Publication, SourceRow};
 use super::super::reports::{CandidateReport, Change, OVERTAKEN, ProposalRow};
 use super::super::run::{Campaign, newest_harness};
 use super::gate::{Asked, Gated, Seeds};
+use super::removal::without;
 use crate::evolve::GateConfig;
 
 /// A candidate before its gate.
@@ -57,13 +58,17 @@ impl Campaign {
         let mut report = CandidateReport::begun(proposal, change, incumbent);
         let generation = match change {
             Change::Add => self.built(round, &mut report).await?,
-            Change::Remove => {
-                let mut manifest = self.record.harness(&incumbent)?;
-                manifest.plugins.retain(|plugin| plugin.name != report.proposal.name);
-                let digest = self.record.add_harness(&manifest)?;
-                report.harness = Some(digest);
-                Some(self.generation(&digest).await?)
-            }
+            Change::Remove => match without(&self.record, &report.proposal, &incumbent)? {
+                Some(manifest) => {
+                    let digest = self.record.add_harness(&manifest)?;
+                    report.harness = Some(digest);
+                    Some(self.generation(&digest).await?)
+                }
+                None => {
+                    report.refused = Some(OVERTAKEN.into());
+                    None
+                }
+            },
         };
         Ok(Trial { index, report, generation })
     }

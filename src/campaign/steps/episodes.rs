@@ -147,21 +147,22 @@ impl Campaign {
         Ok(in_order(rows.into_iter().filter(|row| row.round == round && row.arm == arm.name())))
     }
 
-    /// Whether the rounds before `round` ran as many episodes as the campaign may. What `round` itself has run
-    /// does not count: a run that goes on in the middle of a round ends it.
-    pub(in crate::campaign) fn is_spent(&self, round: u32) -> Result<bool> {
+    /// Why `round` does not begin, if the rounds before it ran as many episodes as the campaign may. What `round`
+    /// itself has run does not count: a run that goes on in the middle of a round ends it.
+    pub(in crate::campaign) fn spent(&self, round: u32) -> Result<Option<String>> {
         let budget = self.config.rollout.budget;
         if budget == 0 {
-            return Ok(false);
+            return Ok(None);
         }
         let rows = self.record.episodes()?;
         let spent = rows.iter().filter(|row| row.round < round && row.arm != Arm::Evaluate.name()).count();
-        if spent >= budget {
-            self.progress.say(&format!(
-                "round {round} does not begin: {spent} episodes were run, and `rollout.budget` is {budget}"
-            ));
-        }
-        Ok(spent >= budget)
+        let why = format!(
+            "round {round} does not begin: {spent} episodes were run, and `rollout.budget` is {budget}"
+        );
+        Ok((spent >= budget).then(|| {
+            self.progress.say(&why);
+            why
+        }))
     }
 
     /// The names of the tasks that are trained and gated on.

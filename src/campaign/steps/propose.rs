@@ -27,7 +27,7 @@ impl Campaign {
         let proposals = match &self.teacher {
             None => {
                 let incumbent = self.record.harness(&newest_harness(&self.record)?)?;
-                Catalog.propose(&recurring, &incumbent, &tried(&self.record)?, most)
+                Catalog.propose(&recurring, &incumbent, &tried(&self.record)?.edits, most)
             }
             Some(teacher) => {
                 let incumbent = self.record.harness(&newest_harness(&self.record)?)?;

@@ -1,17 +1,20 @@
-//! Which accepted plugins are tested for whether they are still needed?
+//! Which accepted changes are tested for whether they are still needed?
 //!
-//! A removal is a candidate like any other: the harness without one plugin. It goes through the same gate,
+//! Those that cost something by being there: plugins, which run and may talk, and prompts that became longer, which
+//! episodes read. Of several edits of one prompt the newest is tested. A removal is a candidate like any other: the harness without one of them. It goes through the same gate,
 //! and "lower on neither rate" decides, since nothing has to get better by having less.
 
 use std::collections::BTreeMap;
 
 use anyhow::Result;
+use tandem_host::agent::check_prompts;
+use tandem_host::harness::{HarnessManifest, PluginEntry};
 use tandem_host::store::Digest;
 
 use super::super::record::RunRecord;
-use super::super::reports::{Change, ProposalRow, candidates};
+use super::super::reports::{CandidateReport, Change, ProposalRow, candidates};
 use super::super::run::{Campaign, newest_harness};
-use crate::evolve::{Claim, GateConfig};
+use crate::evolve::{Claim, EditKind, GateConfig};
 
 /// The phase of a round that holds its removal tests, fixed before the first of them.
 const PHASE: &str = "removals";
@@ -52,40 +55,75 @@ impl Campaign {
     }
 }
 
-/// The accepted plugins of the newest harness that were let in, or kept by a test, `every` rounds ago or
+/// The harness `incumbent` without what the proposal brought into it; none where that cannot be told apart any
+/// more.
+pub(in crate::campaign) fn without(
+    record: &RunRecord,
+    proposal: &ProposalRow,
+    incumbent: &Digest,
+) -> Result<Option<HarnessManifest>> {
+    let is_it = |report: &CandidateReport| {
+        let row = &report.proposal;
+        let same = (&row.name, row.kind, row.source) == (&proposal.name, proposal.kind, proposal.source);
+        same && report.change == Change::Add && report.accepted()
+    };
+    let Some((.., report)) = candidates(record)?.into_iter().rev().find(|(.., report)| is_it(report)) else {
+        return Ok(None);
+    };
+    let (before, now) = (record.harness(&report.incumbent)?, record.harness(incumbent)?);
+    let without = proposal.edit(record.blobs())?.taken_back(&proposal.name, &before, &now);
+    // A prompt of before may not go with limits that were changed since.
+    Ok(without.filter(|without| check_prompts(&without.prompts, &without.limits).is_ok()))
+}
+
+/// The accepted changes in the newest harness that were let in, or kept by a test, `every` rounds ago or
 /// more: the oldest first, at most `most`.
 fn due(record: &RunRecord, round: u32, every: u32, most: usize) -> Result<Vec<ProposalRow>> {
-    let mut last: BTreeMap<String, (u32, ProposalRow, Option<Digest>)> = BTreeMap::new();
+    let mut last: BTreeMap<(EditKind, String, Option<Digest>), (u32, CandidateReport)> = BTreeMap::new();
     for (round, _, report) in candidates(record)? {
-        let name = report.proposal.name.clone();
-        // Prompts, settings, limits and orders cost an episode nothing by being there: only plugins are tested.
-        if !report.proposal.kind.is_plugin() {
+        // Settings, limits, orders and removals cost an episode nothing by being so.
+        if !matches!(report.proposal.kind, EditKind::Plugin | EditKind::Prompt) {
             continue;
         }
+        // A plugin takes the place of the one of its name; texts of one name may be of several prompts.
+        let ProposalRow { kind, name, source, .. } = &report.proposal;
+        let key = (*kind, name.clone(), (!kind.is_plugin()).then_some(*source));
         match (report.change, report.accepted()) {
             (Change::Add, true) => {
-                last.insert(name, (round, report.proposal, report.plugin));
+                last.insert(key, (round, report));
             }
             (Change::Add, false) => {}
             (Change::Remove, true) => {
-                last.remove(&name);
+                last.remove(&key);
             }
             (Change::Remove, false) => {
-                if let Some(entry) = last.get_mut(&name) {
+                if let Some(entry) = last.get_mut(&key) {
                     entry.0 = round;
                 }
             }
         }
     }
-    let harness = record.harness(&newest_harness(record)?)?;
-    let is_there = |name: &str, plugin: &Option<Digest>| {
-        harness.plugins.iter().any(|entry| entry.name == name && Some(entry.digest) == *plugin)
-    };
-    let mut due: Vec<(u32, ProposalRow)> = last
-        .into_iter()
-        .filter(|(name, (since, _, plugin))| round.saturating_sub(*since) >= every && is_there(name, plugin))
-        .map(|(_, (since, proposal, _))| (since, proposal))
-        .collect();
+    let newest = newest_harness(record)?;
+    let harness = record.harness(&newest)?;
+    let ancestry = record.ancestry()?;
+    let mut due: Vec<(u32, ProposalRow)> = Vec::new();
+    for (since, report) in last.into_values() {
+        let proposal = &report.proposal;
+        let is_there = match proposal.kind {
+            // Another component of the name is another plugin.
+            EditKind::Plugin => {
+                let is_it = |entry: &PluginEntry| Some(entry.digest) == report.plugin;
+                harness.plugins.iter().any(|entry| entry.name == proposal.name && is_it(entry))
+            }
+            _ => {
+                report.stands(&proposal.edit(record.blobs())?, &ancestry, &harness)
+                    && without(record, proposal, &newest)?.is_some()
+            }
+        };
+        if round.saturating_sub(since) >= every && is_there {
+            due.push((since, report.proposal));
+        }
+    }
     due.sort_by_key(|(since, _)| *since);
     due.truncate(most);
     Ok(due.into_iter().map(|(_, proposal)| proposal).collect())
@@ -95,11 +133,9 @@ fn due(record: &RunRecord, round: u32, every: u32, most: usize) -> Result<Vec<Pr
 mod tests {
     use super::*;
     use tandem_host::forge::Language;
-    use tandem_host::harness::{HarnessManifest, PluginEntry};
 
     use crate::campaign::record::Publication;
-    use crate::campaign::reports::CandidateReport;
-    use crate::evolve::{ArmCounts, EditKind, PairedTask, PairedTest, Signal, Verdict};
+    use crate::evolve::{ArmCounts, Edit, PairedTask, PairedTest, Signal, Verdict};
 
     struct Run {
         _folder: tempfile::TempDir,
@@ -116,19 +152,27 @@ mod tests {
         }
 
         /// Publishes a harness with these plugins.
-        fn publish(&self, round: u32, plugins: &[&str]) -> Publication {
+        fn publish(&self, round: u32, plugins: &[&str]) {
             let entry = |name: &&str| PluginEntry {
                 name: (*name).to_owned(),
                 digest: Digest::of(name.as_bytes()),
                 grants: vec![],
                 settings: serde_json::Map::new(),
             };
-            let manifest =
-                HarnessManifest { plugins: plugins.iter().map(entry).collect(), ..HarnessManifest::bare() };
-            let digest = self.record.add_harness(&manifest).unwrap();
-            let publication = Publication { round, digest, reason: "r".into() };
-            self.record.publish(&publication).unwrap();
-            publication
+            let plugins = plugins.iter().map(entry).collect();
+            self.publish_all(round, &HarnessManifest { plugins, ..HarnessManifest::bare() });
+        }
+
+        /// Publishes the bare harness with this system prompt.
+        fn publish_prompt(&self, round: u32, text: &str) {
+            let mut manifest = HarnessManifest::bare();
+            manifest.prompts.system = text.into();
+            self.publish_all(round, &manifest);
+        }
+
+        fn publish_all(&self, round: u32, manifest: &HarnessManifest) {
+            let digest = self.record.add_harness(manifest).unwrap();
+            self.record.publish(&Publication { round, digest, reason: "r".into() }).unwrap();
         }
 
         /// Ends a gate on a change of `name`, with this verdict.
@@ -155,18 +199,27 @@ mod tests {
             let counts = |solved| ArmCounts { solved, rollouts: 1 };
             let gain = usize::from(verdict == Verdict::Accept);
             test.push(PairedTask { task: "t".into(), incumbent: counts(0), candidate: counts(gain) });
+            let first = HarnessManifest::bare();
+            let text = format!("{}\n\nSaid: {name}.", first.prompts.system);
+            let edit = serde_json::json!({ "kind": "prompt", "prompt": "system", "text": text });
+            let edit: Edit = serde_json::from_value(edit).unwrap();
             let proposal = ProposalRow {
                 name: name.into(),
                 signal: Signal::EmptyPatch,
                 kind,
-                source: Digest::of(b"source"),
+                source: self.record.blobs().put(edit.kept().as_bytes()).unwrap(),
                 language: Language::default(),
                 grants: vec![],
                 rationale: "r".into(),
                 manifest: None,
             };
-            let mut report = CandidateReport::begun(proposal, change, Digest::of(b"incumbent"));
-            report.plugin = (change == Change::Add).then(|| Digest::of(name.as_bytes()));
+            let incumbent = self.record.add_harness(&first).unwrap();
+            let mut report = CandidateReport::begun(proposal, change, incumbent);
+            let mut with = first;
+            with.prompts.system = text;
+            report.harness = (change == Change::Add).then(|| with.digest());
+            let is_built = kind.is_plugin() && change == Change::Add;
+            report.plugin = is_built.then(|| Digest::of(name.as_bytes()));
             report.gate = Some(test.report());
             assert_eq!(report.accepted(), verdict == Verdict::Accept);
             self.record.end_gate(round, &format!("candidate-{index}"), &report, None).unwrap();
@@ -215,6 +268,37 @@ mod tests {
         run.end(2, 0, "there", Change::Add, Verdict::Accept);
         run.end_edit(8, 0, "there", EditKind::Settings, Change::Add, Verdict::Accept);
         run.check(9, 5, 9, &["there"]);
+    }
+
+    #[test]
+    fn a_prompt_is_due_while_nothing_took_its_place_or_was_written_behind_it() {
+        let run = Run::new();
+        let first = HarnessManifest::bare().prompts.system;
+        let said = format!("{first}\n\nSaid: say.");
+        run.publish_prompt(1, &said);
+        run.end_edit(1, 0, "say", EditKind::Prompt, Change::Add, Verdict::Accept);
+        let check = |text: &str, expected: Option<&str>| {
+            run.publish_prompt(2, text);
+            run.check(2, 2, 9, &[]);
+            let names: &[&str] = if expected.is_some() { &["say"] } else { &[] };
+            run.check(3, 2, 9, names);
+            let newest = newest_harness(&run.record).unwrap();
+            let (.., report) = candidates(&run.record).unwrap().remove(0);
+            let without = without(&run.record, &report.proposal, &newest).unwrap();
+            assert_eq!(without.map(|manifest| manifest.prompts.system).as_deref(), expected, "{text}");
+        };
+        check(&said, Some(&first));
+        check(&format!("{said}\n\nAnd more."), None);
+        check(&format!("{said} And more."), None);
+        check("Other.", None);
+        check(&first, None);
+        check(&said, Some(&first));
+        run.end_edit(5, 0, "say", EditKind::Prompt, Change::Remove, Verdict::Reject);
+        run.check(6, 2, 9, &[]);
+        run.check(7, 2, 9, &["say"]);
+        // One name for texts of two prompts: each is tested.
+        run.end_edit(5, 1, "say", EditKind::Settings, Change::Add, Verdict::Accept);
+        run.check(7, 2, 9, &["say"]);
     }
 
     #[test]

@@ -120,17 +120,22 @@ impl Edit {
         }
     }
 
-    /// The digest of what is kept, by which it is known whether it was tried before.
+    /// The digest of what is kept: its identity, whatever harness it is for.
     pub fn digest(&self) -> Digest {
         Digest::of(self.kept().as_bytes())
     }
 
-    /// What a model wrote of it, for whoever looks for words that it must not know.
+    /// What a model wrote of it, for whoever looks for words that it must not know. Of a prompt its text, in
+    /// which no tag parts a word; of settings the texts without escapes.
     pub fn written(&self) -> String {
         match self {
             Self::Plugin { source, .. } => source.clone(),
             Self::Prompt { text, .. } => text.clone(),
-            Self::Settings { settings, .. } => Value::from(settings.clone()).to_string(),
+            Self::Settings { settings, .. } => {
+                let mut texts = Vec::new();
+                texts_of(&Value::from(settings.clone()), &mut texts);
+                texts.join("\n")
+            }
             Self::Limits { .. } | Self::Order { .. } | Self::Remove { .. } => String::new(),
         }
     }
@@ -239,6 +244,32 @@ impl Edit {
         }
     }
 
+    /// `now` without the edit, which was made for `before`, where being there is what it costs: a plugin that
+    /// runs, a prompt that became longer. None of any other edit, and of a prompt that was written anew or
+    /// written on since.
+    pub fn taken_back(
+        &self,
+        name: &str,
+        before: &HarnessManifest,
+        now: &HarnessManifest,
+    ) -> Option<HarnessManifest> {
+        let mut without = now.clone();
+        match self {
+            Self::Plugin { .. } => without.plugins.retain(|plugin| plugin.name != name),
+            Self::Prompt { prompt, text } => {
+                let old = prompt.of(&before.prompts);
+                if prompt.of(&now.prompts) != text || old.len() >= text.len() {
+                    return None;
+                }
+                prompt.of_mut(&mut without.prompts).clone_from(old);
+            }
+            Self::Settings { .. } | Self::Limits { .. } | Self::Order { .. } | Self::Remove { .. } => {
+                return None;
+            }
+        }
+        (without != *now).then_some(without)
+    }
+
     /// What is wrong with the edit now that the plugins of the edited harness were admitted.
     pub fn check_admitted(&self, facts: &[PluginFacts]) -> Result<(), String> {
         let Self::Settings { plugin, settings } = self else { return Ok(()) };
@@ -277,6 +308,22 @@ impl Edit {
             Self::Prompt { prompt, text } => prompt.of(&harness.prompts).contains(text.trim_end()),
             Self::Remove { plugin } => at(plugin).is_none(),
         }
+    }
+}
+
+/// The keys and texts of a value, and its numbers as they are written.
+fn texts_of(value: &Value, texts: &mut Vec<String>) {
+    match value {
+        Value::Object(entries) => {
+            for (key, value) in entries {
+                texts.push(key.clone());
+                texts_of(value, texts);
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| texts_of(value, texts)),
+        Value::String(text) => texts.push(text.clone()),
+        Value::Number(number) => texts.push(number.to_string()),
+        Value::Bool(_) | Value::Null => {}
     }
 }
 

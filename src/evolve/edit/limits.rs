@@ -109,9 +109,18 @@ impl LimitsEdit {
         Ok(())
     }
 
+    /// Whether a limit that it sets is as it would have it: a later edit may have changed others of them.
     pub(super) fn holds(&self, limits: &Limits) -> bool {
-        let mut edited = limits.clone();
-        self.apply(&mut edited).is_ok() && edited == *limits
+        fn stands<T: PartialEq>(set: &Option<T>, now: &Option<T>) -> bool {
+            set.is_some() && set == now
+        }
+        let Self { observation_chars, command_seconds, format_errors, deferrals, condense } = self;
+        let now = Self::current(limits);
+        stands(observation_chars, &now.observation_chars)
+            || stands(command_seconds, &now.command_seconds)
+            || stands(format_errors, &now.format_errors)
+            || stands(deferrals, &now.deferrals)
+            || stands(condense, &now.condense)
     }
 }
 

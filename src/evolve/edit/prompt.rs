@@ -9,7 +9,9 @@ use std::fmt;
 
 use minijinja::Environment;
 use serde::{Deserialize, Serialize};
-use tandem_host::agent::{PromptLanguage, RenderedPrompts, SENTINEL, TemplateError, render_prompts};
+use tandem_host::agent::{
+    PromptLanguage, PromptTag, RenderedPrompts, SENTINEL, TemplateError, render_prompts,
+};
 use tandem_host::harness::{FINISH, HandIn, HarnessManifest, Limits, Prompts};
 
 use super::listed;
@@ -183,7 +185,8 @@ fn check_values(prompt: PromptName, text: &str) -> Result<(), String> {
 /// and the output of a call as they are.
 fn check_language(text: &str) -> Result<(), String> {
     let mut depth = 0_usize;
-    for tag in LANGUAGE.tags(text).map_err(|what| not_allowed(&what))? {
+    let tags = LANGUAGE.tags(text).map_err(|what| not_allowed(&what))?;
+    for tag in &tags {
         match tag.statement {
             Some("if") => depth += 1,
             Some("endif") => depth = depth.saturating_sub(1),
@@ -200,7 +203,83 @@ fn check_language(text: &str) -> Result<(), String> {
         if is_value && tag.tokens.iter().any(|token| token.starts_with(['"', '\''])) {
             return Err(not_allowed("a quoted text as a value"));
         }
+        let is_literal = |token: &&str| {
+            token.starts_with(|c: char| c.is_ascii_digit()) || ["true", "false", "none"].contains(token)
+        };
+        if is_value && tag.tokens.first().is_some_and(is_literal) {
+            return Err(not_allowed(&format!("`{}` as a value", tag.tokens[0])));
+        }
         check_tag(&tag.tokens)?;
+    }
+    check_words(text, &tags)
+}
+
+/// How what was said so far can end: within a word, or not.
+#[derive(Clone, Copy, Default)]
+struct Ends {
+    in_word: bool,
+    elsewhere: bool,
+}
+
+impl Ends {
+    fn or(self, other: Self) -> Self {
+        Self { in_word: self.in_word || other.in_word, elsewhere: self.elsewhere || other.elsewhere }
+    }
+}
+
+/// Whether no tag parts a word: with a value that is empty or says the rest of it, or a branch that is left out,
+/// the word would be said whole, and whoever looks for it in the text would not find it. Words may begin right
+/// behind a value.
+fn check_words(text: &str, tags: &[PromptTag<'_>]) -> Result<(), String> {
+    let is_word = |c: char| c.is_alphanumeric() || "_-/".contains(c);
+    // A dot within a name is a part of it, one at the end of a sentence is not.
+    let is_sign = |c: char| !is_word(c) && !c.is_whitespace();
+    let parted = |rest: &str| {
+        let rest: String = rest.chars().take_while(|c| !c.is_whitespace()).take(60).collect();
+        format!(
+            "a tag of the template parts a word, and `{rest}` is the rest of it\nhelp: put a space between tags and words"
+        )
+    };
+    let mut ends = Ends { in_word: false, elsewhere: true };
+    // Of each `if` that is open: how it began, how its branches so far can end, and whether one is always said.
+    let mut open: Vec<(Ends, Ends, bool)> = Vec::new();
+    let (mut at, mut is_cut) = (0, false);
+    for number in 0..=tags.len() {
+        let next = tags.get(number);
+        let mut said = &text[at..next.map_or(text.len(), |tag| tag.span.start)];
+        let tag = next.map_or("", |tag| &text[tag.span.clone()]);
+        // A sign at its brace makes a tag take the space beside it away.
+        if is_cut {
+            said = said.trim_start();
+        }
+        if tag[tag.len().min(2)..].starts_with('-') {
+            said = said.trim_end();
+        }
+        // Signs alone may be the middle of a word as well as no part of one: what was so stays so.
+        if !said.chars().all(is_sign) {
+            if ends.in_word && said.trim_start_matches(is_sign).starts_with(is_word) {
+                return Err(parted(said));
+            }
+            let in_word = said.trim_end_matches(is_sign).ends_with(is_word);
+            ends = Ends { in_word, elsewhere: !in_word };
+        }
+        let Some(tag) = next else { break };
+        (at, is_cut) = (tag.span.end, text[..tag.span.end - 2].ends_with('-'));
+        match tag.statement {
+            None if ends.in_word => return Err(parted(&text[tag.span.clone()])),
+            None => {}
+            Some("if") => open.push((ends, Ends::default(), false)),
+            Some(other) => {
+                let Some((began, branches, always)) = open.last_mut() else { continue };
+                *branches = branches.or(ends);
+                *always |= other == "else";
+                ends = *began;
+                if other == "endif" {
+                    ends = if *always { *branches } else { began.or(*branches) };
+                    open.pop();
+                }
+            }
+        }
     }
     Ok(())
 }

@@ -345,6 +345,8 @@ fn what_makes_a_template_grow_is_refused_before_it_is_rendered() {
         ("{{ limits | replace(1, 2) }}", "the filter `replace`"),
         ("{{ limits | join(1) }}", "the filter `join`"),
         ("{{ 'meeting-' }}{{ 'clash' }}", "a quoted text as a value"),
+        ("{{ 11099 }}", "`11099` as a value"),
+        ("{{ true }}", "`true` as a value"),
         ("{{ [1, 2] }}", "`[` in a tag"),
         ("{{ -1 }}", "`-` in a tag"),
         ("{% if limits is divisible %}x{% endif %}", "the test `is divisible`"),
@@ -374,6 +376,62 @@ fn what_makes_a_template_grow_is_refused_before_it_is_rendered() {
         "{% if limits.turns is defined %}x{% elif limits.turns is not none %}y{% endif %}",
     ] {
         check(&prompt("system", fine), &format!("system: {fine}"));
+    }
+}
+
+#[test]
+fn a_word_that_a_tag_parts_is_found() {
+    let check = |text: &str, expected: Option<&str>| {
+        let found = changes(&prompt("system", text));
+        let expected = expected
+            .map(|rest| format!("a tag of the template parts a word, and `{rest}` is the rest of it"));
+        let found = found.lines().next().unwrap();
+        assert_eq!(found.starts_with("a tag of"), expected.is_some(), "{text}: {found}");
+        assert!(expected.is_none_or(|expected| found == expected), "{text}: {found}");
+    };
+    check("meeting-{{ limits.deferrals | default }}clash", Some("{{"));
+    check("meeting-{{ limits.turns }} is", Some("{{"));
+    check("meeting-{% if limits.turns == 0 %} {% endif %}{{ limits.turns }} is", Some("{{"));
+    check("meeting {{ limits.turns }}{% if limits.turns == 0 %} {% endif %}Clash", None);
+    check("meeting{% if limits.turns == 0 %} {% endif %}-clash is", Some("-clash"));
+    check("meeting{% if limits.turns == 0 %} {% endif %}.1f is", Some(".1f"));
+    check("meeting.{% if limits.turns == 0 %} {% endif %}1f is", Some("1f"));
+    check(
+        "meeting{% if limits.turns == 0 %} {% endif %}.{% if limits.turns == 0 %} {% endif %}1f is",
+        Some("1f"),
+    );
+    check("meeting{% if limits.turns == 0 %}{% else %} {% endif %}_clash", Some("_clash"));
+    check("meeting{% if limits.turns == 0 %}. {% elif limits.turns == 1 %}clash{% endif %}", Some("clash"));
+    check("meeting{% if limits.turns == 0 %} {%- endif %}clash", Some("clash"));
+    check("meeting {%- if limits.turns == 0 -%} clash{% endif %}", Some("clash"));
+    check("{% if limits.turns == 0 %}meeting{% else %}x {% endif %}clash", Some("clash"));
+    check(
+        "{% if limits.turns == 0 %}{% if limits.turns == 1 %}meeting{% endif %}{% endif %}clash",
+        Some("clash"),
+    );
+    check("meeting {{ limits.turns }} clash", None);
+    check("Do it.{% if limits.turns == 0 %} One.{% else %} Two.{% endif %}\n{{ limits.turns }} turns.", None);
+    check("turn{% if limits.turns == 0 %} one {% else %} two {% endif %}ends", None);
+    check("({{ limits.turns }}, `{{ limits.protocol }}`) [{{ limits.turns }}].", None);
+    check("{% if limits.turns == '%}' %}a{% endif %}", None);
+}
+
+#[test]
+fn settings_are_read_without_escapes_by_whoever_looks_for_a_name() {
+    let written = |edit: &str| serde_json::from_str::<Edit>(edit).unwrap().written();
+    let settings = r#"{"kind":"settings","plugin":"b","settings":{"meeting\u002dclash":1,"x":["a\"b",{"y":2.5,"z":null}]}}"#;
+    assert_eq!(written(settings), "meeting-clash\n1\nx\na\"b\ny\n2.5\nz");
+}
+
+#[test]
+fn an_edit_of_several_limits_holds_while_one_of_them_does() {
+    let read = |edit: &str| serde_json::from_str::<Edit>(edit).unwrap();
+    let both = read(r#"{"kind":"limits","limits":{"deferrals":1,"format_errors":7}}"#);
+    let mut now = both.apply("x", None, &harness()).unwrap();
+    for (change, expected) in [(r#"{"deferrals":3}"#, true), (r#"{"format_errors":8}"#, false)] {
+        let edit = format!(r#"{{"kind":"limits","limits":{change}}}"#);
+        now = read(&edit).apply("x", None, &now).unwrap();
+        assert_eq!(both.holds("x", &now), expected, "{change}");
     }
 }
 

@@ -228,12 +228,17 @@ impl Teacher {
             if attempts >= self.budget.attempts {
                 return Err(TeacherError::Attempts { model, attempts, reason });
             }
-            tracing::debug!("{reason}; trying again");
             let pause = asked.unwrap_or(wait.min(Duration::from_secs(60)));
             let limit = self.budget.seconds;
             if limit > 0 && start.elapsed() + pause > Duration::from_secs(limit) {
                 return Err(TeacherError::Seconds { model, limit, reason });
             }
+            tracing::warn!(
+                "try {attempts} of {} of the {} teacher gave no reply, the next one comes in {:.1} s: {reason}",
+                self.budget.attempts,
+                self.role,
+                pause.as_secs_f64()
+            );
             tokio::time::sleep(pause).await;
             wait = wait.saturating_mul(2);
         }

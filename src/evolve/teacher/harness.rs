@@ -59,7 +59,8 @@ pub struct HarnessBrief<'a> {
 /// What makes a harness of a proposal and admits it.
 #[async_trait]
 pub trait Judge: Send + Sync {
-    /// The proposal with the grants that it really uses, or a reason that a model can act on.
+    /// The proposal with the grants that it really uses, or a reason that a model can act on; of two proposals
+    /// that make one harness it takes the first.
     ///
     /// # Errors
     /// Trouble of this machine, which says nothing about the proposal.
@@ -78,7 +79,7 @@ pub struct Proposed {
 /// What a candidate must be, beyond being built.
 pub struct Rules<'a> {
     pub names: &'a SearchSetNames,
-    /// Digests of the edits that were tried.
+    /// Digests of the edits that were tried, of which the sources of plugins count.
     pub tried: &'a BTreeSet<Digest>,
     /// Names that are taken by other proposals of the same round.
     pub taken: &'a BTreeSet<String>,
@@ -194,13 +195,9 @@ impl HarnessTeacher {
             rationale: draft.manifest.mechanism.trim().to_owned(),
             manifest: Some(draft.manifest),
         };
-        if rules.tried.contains(&proposal.digest()) {
-            let help = "help: propose another mechanism; the ideas that did not help are listed above";
-            let what = match proposal.edit.kind() {
-                EditKind::Plugin => "source",
-                _ => "edit",
-            };
-            return Ok(Err(format!("this very {what} was tried before\n{help}")));
+        // Any other edit is judged by the harness that it makes, which depends on what is there.
+        if proposal.edit.kind().is_plugin() && rules.tried.contains(&proposal.digest()) {
+            return Ok(Err("this very source was tried before\nhelp: propose another mechanism; the ideas that did not help are listed above".into()));
         }
         if rules.taken.contains(&proposal.name) {
             return Ok(Err(format!(

@@ -34,6 +34,8 @@ struct Bed {
     builder: Builder,
     names: SearchSetNames,
     tried: BTreeSet<Digest>,
+    /// Harnesses that were tried.
+    made: BTreeSet<Digest>,
     taken: BTreeSet<String>,
     incumbent: HarnessManifest,
 }
@@ -53,6 +55,7 @@ impl Bed {
             builder,
             names: SearchSetNames::default(),
             tried: BTreeSet::new(),
+            made: BTreeSet::new(),
             taken: BTreeSet::new(),
             incumbent: HarnessManifest::bare(),
         }
@@ -76,7 +79,7 @@ impl Bed {
             kept: vec![],
             rejected: vec![],
         };
-        let bench = Bench { builder: &self.builder, incumbent: &incumbent };
+        let bench = Bench::new(&self.builder, &incumbent, self.made.clone());
         let rules = Rules { names: &self.names, tried: &self.tried, taken: &self.taken, judge: &bench };
         writer.propose(&teacher, place, &brief, &rules, &self.log.record).await
     }
@@ -352,10 +355,22 @@ async fn the_text_of_a_prompt_must_not_name_a_task_either() {
             "it holds the string `meeting-clash`, which belongs to a task or its tests\nhelp: write what holds for every task"
         ]
     );
-    // The same edit is known by its digest, whatever is said about it.
-    let tried = BTreeSet::from([proposed.proposal.unwrap().digest()]);
-    let bed = Bed { tried, ..Bed::new() };
-    let server = answers(vec![fine.replace("Says it.", "Says it anew.").replace("say-more", "other")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_harness_that_was_tried_is_not_tried_again_and_a_removal_from_another_one_is() {
+    let prompt = edit("say-more", "kind = 'prompt'\nprompt = 'system'", "Meetings are hard.");
+    let proposal = Bed::new().propose(&config(&answers(vec![prompt.clone()]), QUICK)).await.unwrap().proposal;
+    let made = |edit: &Edit, harness: &HarnessManifest| edit.apply("x", None, harness).unwrap().digest();
+    let made = BTreeSet::from([made(&proposal.unwrap().edit, &HarnessManifest::bare())]);
+    // Whatever is said about it, and whatever it is called.
+    let bed = Bed { made: made.clone(), ..Bed::new() };
+    let server = answers(vec![prompt.replace("Says it.", "Says it anew.").replace("say-more", "other")]);
     let again = bed.propose(&config(&server, QUICK)).await.unwrap();
-    assert!(again.reasons[0].starts_with("this very edit was tried before"), "{:?}", again.reasons);
+    assert!(again.reasons[0].starts_with("the harness that this makes was tried before"), "{again:?}");
+    // Beside other limits the same text is another harness.
+    let mut bed = Bed { made, ..Bed::new() };
+    bed.incumbent.limits.deferrals += 1;
+    let proposed = bed.propose(&config(&answers(vec![prompt]), QUICK)).await.unwrap();
+    assert!(proposed.proposal.is_some(), "{proposed:?}");
 }
