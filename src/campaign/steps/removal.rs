@@ -1,8 +1,9 @@
 //! Which accepted changes are tested for whether they are still needed?
 //!
 //! Those that cost something by being there: plugins, which run and may talk, and prompts that became longer, which
-//! episodes read. Of several edits of one prompt the newest is tested. A removal is a candidate like any other: the harness without one of them. It goes through the same gate,
-//! and "lower on neither rate" decides, since nothing has to get better by having less.
+//! episodes read. Of several edits of one prompt the newest is tested. A removal is a candidate like any other: the
+//! harness without one of them. It goes through the same gate, and "lower on neither rate" decides, since nothing has
+//! to get better by having less.
 
 use std::collections::BTreeMap;
 
