@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::config::WorkspaceConfig;
 use super::error::Error;
 use super::gc;
+use super::signals::heed_ignored_signals;
 
 /// How the folder of a session is called: this and a number of its own.
 pub(super) const PREFIX: &str = "tandem-";
@@ -96,6 +97,7 @@ impl Session {
             return Ok(session);
         }
         let swept = gc::sweep(&root, gc::Act::Remove)?;
+        heed_ignored_signals();
         if !swept.is_empty() {
             tracing::info!("an earlier run was ended from outside; removed what it left: {swept}");
         }

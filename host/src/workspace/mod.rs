@@ -33,6 +33,7 @@ mod proxy;
 mod put_back;
 mod resident;
 mod scratch;
+mod signals;
 mod snapshot;
 #[cfg(test)]
 mod tests;

@@ -160,3 +160,38 @@ async fn the_host_back_end_shows_no_mounts_and_says_so() {
     let error = Workspace::create_with(snapshot, &config, mounts).await.unwrap_err().to_string();
     assert!(error.starts_with("without a sandbox `/tests` cannot be shown"), "{error}");
 }
+
+/// `nohup tandem train … &` is how runs are started, and Python leaves an ignored signal ignored.
+#[test]
+fn a_run_under_nohup_does_not_judge_otherwise_than_one_in_a_terminal() {
+    let program = std::env::current_exe().unwrap();
+    let output = Command::new("sh")
+        .args(["-c", "trap '' HUP INT QUIT TERM; \"$0\" \"$@\"; kill -HUP $$; echo ignored"])
+        .arg(program)
+        .args(["--exact", "workspace::tests::backends::under_nohup", "--ignored", "--nocapture"])
+        .output()
+        .unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(stdout.contains("1 passed") && stdout.ends_with("ignored\n"), "{stdout}");
+}
+
+/// Not a test of its own: runs where signals are ignored.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "what another test starts"]
+async fn under_nohup() {
+    allow_host_backend();
+    for backend in [Backend::Bubblewrap, Backend::Host] {
+        let (_root, mut config) = own_root();
+        config.backend = backend;
+        let workspace = workspace_over(&config, write_files).await;
+        for (signal, code) in [("HUP", 129), ("INT", 130), ("QUIT", 131), ("TERM", 143)] {
+            let script = format!("python3 -c 'import os, signal; os.kill(os.getpid(), signal.SIG{signal})'");
+            let expected = if signal == "INT" { "KeyboardInterrupt\n" } else { "" };
+            let (found, output) = run(&workspace, &script).await;
+            assert_eq!(found, Some(code), "{backend:?} {signal}: {output}");
+            assert!(output.ends_with(expected), "{backend:?} {signal}: {output}");
+            // SAFETY: asks this process, which goes on.
+            unsafe { libc::raise(i32::from(u8::try_from(code - 128).unwrap())) };
+        }
+    }
+}
