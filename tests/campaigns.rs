@@ -486,10 +486,11 @@ fn self_hpo_confirms_the_best_variant_and_freezes_the_harness_while_it_trains() 
             ("self_hpo.attempts", "1"),
             ("self_hpo.updates", "2"),
             ("rollout.group_size", "2"),
-            ("rollout.groups", "8"),
+            ("rollout.groups", "6"),
             ("rollout.top_up.cap", "4"),
             ("teacher.harness.kind", "'policy'"),
-            ("evolve.gate.tasks", "8"),
+            ("self_hpo.guard", "8"),
+            ("evolve.gate.tasks", "16"),
             ("evolve.gate.group_size", "2"),
             ("evolve.gate.margin_pass", "0.3"),
             ("evolve.gate.margin_trainable", "0.3"),
@@ -512,7 +513,16 @@ fn self_hpo_confirms_the_best_variant_and_freezes_the_harness_while_it_trains() 
             episodes.iter().filter(|e| e.outcome == "solved").map(|e| e.task.clone()).collect();
         all.difference(&some).cloned().collect()
     };
-    assert_eq!(tasks(hard), never(&run.of_arm("probe")));
+    let probe = run.of_arm("probe");
+    assert_eq!(tasks(hard), never(&probe));
+    // Its guard is what the probe solved, then what nobody tried: here the rest of the pool of eight tasks.
+    let tried: BTreeSet<_> = probe.iter().map(|episode| episode.task.as_str()).collect();
+    let guard: Vec<_> = hard["guard"].as_array().unwrap().iter().map(|task| task.as_str().unwrap()).collect();
+    let solved = tried.len() - tasks(hard).len();
+    assert_eq!((tried.len(), guard.len()), (6, 8 - tasks(hard).len()));
+    for (at, task) in guard.iter().enumerate() {
+        assert_eq!(tried.contains(task) && !tasks(hard).contains(*task), at < solved, "{guard:?}");
+    }
 
     // K variants and the incumbent on the very same tasks, numbers and seeds.
     let arms = &run.phases("screen")[&1]["looks"][0]["arms"];

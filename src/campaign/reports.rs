@@ -35,6 +35,11 @@ pub struct ProposalRow {
 }
 
 impl ProposalRow {
+    /// Whether both propose the same change: the same text may be proposed again, with another rationale.
+    pub fn is_same_edit(&self, other: &Self) -> bool {
+        (&self.name, self.kind, self.source) == (&other.name, other.kind, other.source)
+    }
+
     /// Keeps a proposal: its edit in `blobs`.
     ///
     /// # Errors

@@ -157,20 +157,20 @@ impl Campaign {
 
     /// What the gates of the campaign can take and are likely to take, for people; none without gates.
     pub fn gate_cost(&self) -> Result<Option<String>> {
-        let gates = match self.config.method {
+        let pool = self.tasks.len();
+        let tasks = match self.config.method {
             Method::Grpo => return Ok(None),
-            // One confirmation of a cycle's best variant.
-            Method::SelfHpo => self.config.self_hpo.cycles as usize,
+            Method::SelfHpo => self.config.self_hpo.confirmations(self.config.rollout.groups, pool),
             Method::HarnessAdapt | Method::HarnessOnly => {
                 let screened = self.config.evolve.screen.tasks > 0;
                 let each = if screened { 1 } else { self.config.evolve.candidates };
-                self.config.rounds as usize * each
+                vec![pool; self.config.rounds as usize * each]
             }
         };
         // What a run knows of its own tasks says more than any synthetic pool.
         let own = Pool::of_tasks("this run", task_counts(&self.record)?);
         let pools = own.map_or_else(|| Pool::synthetic().to_vec(), |pool| vec![pool]);
-        let told = gate_cost(&self.config.evolve.gate, gates, self.tasks.len(), &pools);
+        let told = gate_cost(&self.config.evolve.gate, &tasks, &pools);
         Ok(told.map(|told| [vec![told], self.other_costs()].concat().join("\n")))
     }
 
@@ -181,8 +181,7 @@ impl Campaign {
         let mut lines = Vec::new();
         if self.config.method == Method::SelfHpo {
             let hpo = &self.config.self_hpo;
-            let hard = if hpo.hard_tasks > 0 { hpo.hard_tasks.min(pool) } else { pool };
-            let each = (hpo.variants + 1) * hard * hpo.attempts;
+            let each = (hpo.variants + 1) * hpo.most_hard(pool) * hpo.attempts;
             lines.push(format!(
                 "variants: {each} rollouts a cycle at most, {} in all",
                 each * hpo.cycles as usize

@@ -187,13 +187,29 @@ pub struct SelfHpoConfig {
     pub hard_tasks: usize,
     /// Attempts without success that make a task hard; 0 is `rollout.group_size`.
     pub min_attempts: usize,
-    /// Solved tasks that the confirmation has beside the hard ones.
+    /// Tasks that the confirmation has beside the hard ones: solved ones, then such as were not tried yet.
     pub guard: usize,
 }
 
 impl Default for SelfHpoConfig {
     fn default() -> Self {
         Self { cycles: 2, variants: 6, attempts: 2, updates: 50, hard_tasks: 64, min_attempts: 0, guard: 16 }
+    }
+}
+
+impl SelfHpoConfig {
+    /// Most tasks of a hard set out of a pool of `pool`.
+    pub fn most_hard(&self, pool: usize) -> usize {
+        if self.hard_tasks > 0 { self.hard_tasks.min(pool) } else { pool }
+    }
+
+    /// The most tasks that the confirmation of each cycle has: its guard, and hard ones out of those that were
+    /// tried before it, in a probe of `groups` tasks or in the policy step of the cycle before.
+    pub fn confirmations(&self, groups: usize, pool: usize) -> Vec<usize> {
+        let steps = |cycle: u32| if cycle == 0 { 1 } else { self.updates as usize };
+        let tried = |cycle: u32| groups.saturating_mul(steps(cycle));
+        let most = |cycle: u32| self.most_hard(pool).min(tried(cycle)).saturating_add(self.guard).min(pool);
+        (0..self.cycles).map(most).collect()
     }
 }
 
@@ -262,6 +278,20 @@ mod tests {
         }
         let hpo = CampaignConfig::load(&folder.join("self-hpo.toml")).unwrap();
         assert_eq!((hpo.all_rounds(), hpo.most_of_a_group()), (20, 24));
+    }
+
+    #[test]
+    fn a_confirmation_is_not_promised_tasks_that_its_cycle_cannot_have() {
+        let check = |text: &str, groups: usize, pool: usize, expected: &[usize]| {
+            let text = format!("name = \"c\"\npolicy.base = \"m\"\ntasks.train = \"t\"\n{text}");
+            let hpo = CampaignConfig::parse(&text, Path::new("/here")).unwrap().self_hpo;
+            assert_eq!(hpo.confirmations(groups, pool), expected, "{text}");
+        };
+        check("", 16, 330, &[32, 80]);
+        check("self_hpo.updates = 2", 16, 330, &[32, 48]);
+        check("self_hpo.hard_tasks = 0", 16, 330, &[32, 330]);
+        check("self_hpo.guard = 0", 16, 330, &[16, 64]);
+        check("self_hpo.cycles = 3", 16, 20, &[20, 20, 20]);
     }
 
     #[test]

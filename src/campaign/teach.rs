@@ -66,9 +66,7 @@ impl EarlierIdeas {
             let proposal = &report.proposal;
             // What was taken out later is told once, with the reason for that.
             let is_taken_out = |later: &CandidateReport| {
-                let (row, is_removal) = (&later.proposal, later.change == Change::Remove && later.accepted());
-                is_removal
-                    && (&row.name, row.kind, row.source) == (&proposal.name, proposal.kind, proposal.source)
+                later.change == Change::Remove && later.accepted() && later.proposal.is_same_edit(proposal)
             };
             if reports[number + 1..].iter().any(is_taken_out) {
                 continue;

@@ -26,7 +26,7 @@ pub struct HardSet {
     pub unfit: BTreeMap<String, String>,
     /// Tasks that were never solved and for which there was no room.
     pub left_out: usize,
-    /// Solved tasks that the best variant must not lose.
+    /// Tasks beside them in the confirmation: solved ones, then tasks that were not tried yet.
     pub guard: Vec<String>,
 }
 
@@ -82,7 +82,12 @@ impl Campaign {
         };
         let label = format!("r{round}/hard");
         let never = draw::order(self.config.seed, &label, &wanted(|solved| solved == 0));
-        let mut guard = draw::order(self.config.seed, &label, &wanted(|solved| solved > 0));
+        // What is solved must stay so. With the few tasks of a probe alone the confirmation would be too small to
+        // find anything, so tasks that nobody tried make up the number.
+        let tried: BTreeSet<&String> = rows.iter().map(|row| &row.task).collect();
+        let untried: Vec<String> = self.names().into_iter().filter(|name| !tried.contains(name)).collect();
+        let of_both = [wanted(|solved| solved > 0), untried];
+        let mut guard = of_both.map(|names| draw::order(self.config.seed, &label, &names)).concat();
         guard.truncate(config.guard);
         let mut hard = HardSet { guard, ..HardSet::default() };
         let spinner = self.progress.spin(&format!("round {round}: the hard tasks are validated"));
@@ -145,7 +150,7 @@ impl Campaign {
     }
 
     /// Asks for variants, runs them and the incumbent on the hard set, and confirms the best of them on
-    /// fresh episodes of the hard set and of tasks that were solved.
+    /// fresh episodes of the hard set and of its guard.
     async fn harness_step(&self, round: u32, hard: &HardSet) -> Result<()> {
         if hard.tasks.is_empty() {
             self.progress.say(&format!("round {round}: no task is hard, so the harness stays"));

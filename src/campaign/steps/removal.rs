@@ -64,9 +64,7 @@ pub(in crate::campaign) fn without(
     incumbent: &Digest,
 ) -> Result<Option<HarnessManifest>> {
     let is_it = |report: &CandidateReport| {
-        let row = &report.proposal;
-        let same = (&row.name, row.kind, row.source) == (&proposal.name, proposal.kind, proposal.source);
-        same && report.change == Change::Add && report.accepted()
+        report.change == Change::Add && report.accepted() && report.proposal.is_same_edit(proposal)
     };
     let Some((.., report)) = candidates(record)?.into_iter().rev().find(|(.., report)| is_it(report)) else {
         return Ok(None);
